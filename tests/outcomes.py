@@ -170,13 +170,11 @@ def few_cases(version: str) -> list[Case]:
         Case(origin=Origin.LOST, commit=True, has_offsets=True, sequel=Sequel.OPEN),
         Case(origin=Origin.LOST, commit=False, has_offsets=True),
         Case(origin=Origin.COMPACTED, commit=True, sequel=Sequel.THREE_COMMITS),
-        Case(origin=Origin.COMPACTED, commit=True, sequel=Sequel.OPEN),
-        Case(origin=Origin.REFUSED, commit=True),
+        Case(origin=Origin.COMPACTED, commit=True, sequel=Sequel.OPEN), Case(origin=Origin.REFUSED, commit=True),
         Case(origin=Origin.LATE_BATCH, commit=True, sequel=Sequel.THREE_COMMITS),
-        Case(origin=Origin.LATE_BATCH, commit=False),
-        Case(origin=Origin.NEVER_ADDED, sequel=Sequel.OPEN),
+        Case(origin=Origin.LATE_BATCH, commit=False), Case(origin=Origin.NEVER_ADDED, sequel=Sequel.OPEN),
         Case(origin=Origin.SUPERSEDED, sequel=Sequel.NEW_INSTANCE),
-    ]
+    ]  # fmt: skip
     if version in SKIPPING:
         found += [Case(origin=Origin.SKIPPED, commit=True, sequel=sequel) for sequel in commits[:3]]
     if version >= "4":
@@ -358,7 +356,7 @@ class OutcomeCluster:
                 found.client.close()
 
     def few(self) -> list[StagedCase]:
-        """Those whose remedies are followed: an action takes half a second, and so does a preflight."""
+        """Those whose remedies are followed: an action takes half a second, and so does a fresh check."""
         few = few_cases(self.kafka.version)
         return [each for each in self.staged if each.case in few or each.case.client is not Client.LAB]
 
@@ -492,17 +490,12 @@ class OutcomeCluster:
         """Those of the coordinators, too: brokers would place them at random."""
         compacted = {"cleanup.policy": "compact"}
         topics = [
-            NewTopic(
-                STATE_TOPIC, STATE_PARTITIONS, replica_assignment=[[ALWAYS_UP]] * STATE_PARTITIONS, config=compacted
-            ),
-            NewTopic(
-                OFFSETS_TOPIC,
-                GROUP_PARTITIONS,
-                replica_assignment=[[LEADER, FOLLOWER]] * GROUP_PARTITIONS,
-                config=compacted,
-            ),
+            NewTopic(STATE_TOPIC, STATE_PARTITIONS, replica_assignment=[[ALWAYS_UP]] * STATE_PARTITIONS,
+                config=compacted),
+            NewTopic(OFFSETS_TOPIC, GROUP_PARTITIONS, replica_assignment=[[LEADER, FOLLOWER]] * GROUP_PARTITIONS,
+                config=compacted),
             NewTopic(RIGHT, len(self.staged), replica_assignment=[[ALWAYS_UP]] * len(self.staged)),
-        ]
+        ]  # fmt: skip
         for topic, replicas, config in (
             (LEFT, [LEADER, FOLLOWER], {}),
             (ALONE, [LEADER], {}),

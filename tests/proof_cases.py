@@ -544,17 +544,9 @@ def late_batch(case: Case) -> Steps:
 def stories(version: str) -> dict[str, Story]:
     """The stories of a version, by name."""
     found: list[Story] = [
-        never_added_joins,
-        never_added_joins_by_append_time,
-        created_again,
-        lost_transaction_ahead,
-        lost_completion,
-        lost_abort,
-        restored,
-        commit_after_a_marker,
-        commit_then_fence,
-        abort_then_commit,
-    ]
+        never_added_joins, never_added_joins_by_append_time, created_again, lost_transaction_ahead, lost_completion,
+        lost_abort, restored, commit_after_a_marker, commit_then_fence, abort_then_commit,
+    ]  # fmt: skip
     if version < VERIFYING:
         found += [
             zombie_on_a_shorter_log,
@@ -564,13 +556,9 @@ def stories(version: str) -> dict[str, Story]:
         ]
     else:
         found += [
-            newer_client,
-            upgrade_within_epoch,
-            upgrade_in_one_range,
-            downgrade_and_upgrade,
-            commit_and_abort,
+            newer_client, upgrade_within_epoch, upgrade_in_one_range, downgrade_and_upgrade, commit_and_abort,
             live_after_commit,
-        ]
+        ]  # fmt: skip
     named = {each.__name__.replace("_", "-"): each for each in found}
     named["commit-at-once"] = lambda case: without_markers(case, True)
     named["abort-without-marker"] = lambda case: without_markers(case, False)

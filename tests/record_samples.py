@@ -218,17 +218,9 @@ EXPECTED_COLUMNS = (
     "high_watermark", "records_held", "groups_held", "outcome", "action",
 )  # fmt: skip
 COMPARED_COLUMNS = (
-    *EXPECTED_COLUMNS,
-    "topic",
-    "partition",
-    "queue_position",
-    "reason",
-    "remedy",
-    "missing",
-    "opened_at",
-    "bytes_held",
-    "held_ms",
-)
+    *EXPECTED_COLUMNS, "topic", "partition", "queue_position", "reason", "remedy", "missing", "opened_at",
+    "bytes_held", "held_ms",
+)  # fmt: skip
 
 
 def make(script: SampleScript, known: Mapping[str, Any], into: Path) -> dict[str, Any]:

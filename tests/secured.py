@@ -27,27 +27,18 @@ from toolkit.lab.clients import until
 
 USER, REALM = "ann=a,b", "TEST.EXAMPLE"  # a name that SCRAM has to escape
 PASSWORDS = {
-    "PLAIN": "pl4in-Zq9f8e7d",
-    "SCRAM-SHA-256": "scr4m-Zq1b2c3d",
-    "SCRAM-SHA-512": "scr4m-Zq4e5f6a",
-    "client": "cl13nt-Zq7b8c9d",
-    "store": "st0re-Zq0e1f2a",
-    "key": "k3y-Zq3b4c5d6e",
-    "identity": "1d3nt1ty-Zq7f8a9b",
-}
+    "PLAIN": "pl4in-Zq9f8e7d", "SCRAM-SHA-256": "scr4m-Zq1b2c3d", "SCRAM-SHA-512": "scr4m-Zq4e5f6a",
+    "client": "cl13nt-Zq7b8c9d", "store": "st0re-Zq0e1f2a", "key": "k3y-Zq3b4c5d6e", "identity": "1d3nt1ty-Zq7f8a9b",
+}  # fmt: skip
 TOKEN_LIFETIME_S = 5
 REGION = "eu-central-1"  # AWS's, of MSK IAM
 EVENT_HUBS = "of-t.servicebus.windows.net"  # shorter than Azure's names of namespaces: there is none
 REAUTHENTICATION_MS = 2500
 KERBEROS_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 LISTENERS = {
-    "TLS": "SSL",
-    "MTLS": "SSL",
-    "PLAIN": "SASL_SSL",
-    "SCRAM": "SASL_SSL",
-    "OAUTH": "SASL_SSL",
+    "TLS": "SSL", "MTLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_SSL", "OAUTH": "SASL_SSL",
     "KERBEROS": "SASL_PLAINTEXT",
-}
+}  # fmt: skip
 _MODULES = "org.apache.kafka.common.security"
 
 

@@ -198,9 +198,9 @@ def test_aborted_transactions_match_the_brokers_index(left: Left) -> None:
         logs = sorted(folder.glob("*.log"))
         snapshot = logs[0].with_suffix(".snapshot")
         opened = {
-            state.producer_id: (state.current_txn_first_offset, state.producer_epoch)
+            state.producer_id: (state.current_txn_start_offset, state.producer_epoch)
             for state in (read_snapshot(snapshot.read_bytes()) if snapshot.exists() else ())
-            if state.current_txn_first_offset is not None
+            if state.current_txn_start_offset is not None
         }
         headers = np.concatenate([part.headers for log in logs for part in scan_file(log)])
         log_transactions = finish(begin(opened_before=opened) + partial_transactions(headers))

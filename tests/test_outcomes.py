@@ -83,7 +83,7 @@ def cases_of(version: str) -> Sequence[Case]:
 @pytest.mark.xdist_group("outcomes")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_was_committed_is_never_aborted(version: str, tmp_path: Path) -> None:
-    """Whatever the producer did afterwards: verdict, outcome and action are right, and so is the preflight of abort."""
+    """Whatever the producer did afterwards: verdict, outcome and action are right, and so is the check of abort."""
     with OutcomeCluster.start(version, cases_of(version)) as staged:
         healthy = check_retried(staged)
         undone = [each for each in staged.staged if each not in healthy]
@@ -94,7 +94,7 @@ def test_what_was_committed_is_never_aborted(version: str, tmp_path: Path) -> No
         with Cluster(staged.kafka.bootstrap_servers) as cluster:
             check_findings(cluster, undone)
             assert {columns_of(row) for row in rows_of(cluster, disowned, log_evidence=False)} == {UNKNOWN}
-            check_preflights(cluster, committed)
+            check_plans(cluster, committed)
             check_without_older_records(cluster, disowned, tmp_path / "recording")
         # From files, a log with missing offsets proves nothing.
         whole = [each for each in disowned if not each.group and each.case.origin is not Origin.COMPACTED]
@@ -105,10 +105,10 @@ def test_what_was_committed_is_never_aborted(version: str, tmp_path: Path) -> No
             idle = staged.expire_ids(disowned)
             with Cluster(staged.kafka.bootstrap_servers) as cluster:
                 check_findings(cluster, idle)
-                check_preflights(cluster, idle[:3])
+                check_plans(cluster, idle[:3])
                 staged.restart_producers(idle)
                 check_findings(cluster, idle)
-                check_preflights(cluster, idle[:3])
+                check_plans(cluster, idle[:3])
         with Cluster(staged.kafka.bootstrap_servers) as cluster:
             ended = follow_remedies(cluster, few)
         check_received(staged, [*ended, *healthy, *(each for each in undone if each not in disowned)])
@@ -271,15 +271,15 @@ def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:
             assert (f"kafka-txn {action}" in row["remedy"]) == (row["action"] == action or is_likely), row["remedy"]
 
 
-def check_preflights(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
+def check_plans(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
     """Even a plan that was made when the finding still said `hanging` is refused for what was committed."""
     for each, row in zip(staged, rows_of(cluster, staged), strict=True):
         plan = plan_abort(cluster, forged(row, missing=()))
         if each.case.expected.action == "abort":
-            assert plan.preflight(recheck_after=0.1)
+            assert plan.check(recheck_after=0.1)
         else:
             with pytest.raises(ActionRefused):
-                plan.preflight(recheck_after=0.1)
+                plan.check(recheck_after=0.1)
 
 
 def check_received(staged: OutcomeCluster, ended: Sequence[StagedCase]) -> None:

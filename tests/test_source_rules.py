@@ -47,23 +47,13 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
 
 
 NAMED_OTHERWISE = {  # arguments that are named like another parameter of their callee, and right
-    *("Coordinator(broker_id=coordinator_id)", "Partition(broker_id=leader)"),
-    *(
-        "Observation(partitions_after=partitions)",
-        "Observation(producers_after=producers)",
-        "OffsetsLogRecord(group_partition=partition)",
-    ),
-    *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
-    *(
-        "_of_record(written=response)",
-        "_read_headers(end=at)",
-        "answer_parts(of=findings)",
-        "body_html(below=headings)",
-        "decompress(codec=data)",
-    ),
-    *("class_archive_options(new=archive)", "decide_open_after_marker(marker_time=end)", "is_contiguous(stop=start)"),
-    *("of_topic(name=topic)", "ticks_of(settings=axis)"),
-}
+    "Coordinator(broker_id=coordinator_id)", "Observation(partitions_after=partitions)",
+    "Observation(producers_after=producers)", "OffsetsLogRecord(group_partition=partition)", "Outcome(reason=missing)",
+    "Partition(broker_id=leader)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)",
+    "_of_record(written=response)", "_read_headers(end=at)", "answer_parts(of=findings)", "body_html(below=headings)",
+    "class_archive_options(new=archive)", "decide_open_after_marker(marker_time=end)", "decompress(codec=data)",
+    "is_contiguous(stop=start)", "of_topic(name=topic)", "ticks_of(settings=axis)",
+}  # fmt: skip
 
 
 class Parameters(NamedTuple):
@@ -255,44 +245,29 @@ def test_only_the_decision_sets_a_verdict() -> None:
 
 
 NO_CLOCK = (  # packages and modules that decide, act, or give an age
-    "analysis",
-    "actions",
-    "sources/live",
-    "sources/recording",
-    "views/finding_document.py",
-    "views/show_table.py",
+    "analysis", "actions", "sources/live", "sources/recording", "views/finding_document.py", "views/show_table.py",
     "views/panel",
-)
-OBSERVED = "observed_at"
+)  # fmt: skip
 RECORDER = "by the recorder's clock"
 ALLOWED = {  # package and function in which the clock is read, or a time of it is compared, and why
     ("actions", "_write"): "when a line of the audit trail was written",
-    ("sources/live", "_receive"): OBSERVED,
-    ("sources/live", "_send_queue"): OBSERVED,
-    ("sources/live", "_error_response"): OBSERVED,
-    ("sources/live", "_failure"): OBSERVED,
-    ("sources/live", "_gone"): OBSERVED,
-    ("sources/live", "_missing"): OBSERVED,
-    ("sources/live", "observe"): OBSERVED,
-    ("sources/live", "read_excerpts"): OBSERVED,
-    ("sources/live", "_metadata"): OBSERVED,
-    ("sources/live", "describe_named"): OBSERVED,
-    ("sources/live", "read_coordinators"): OBSERVED,
-    ("sources/live", "_controllers_clock"): "the warning: it is no evidence",
-    ("sources/live", "_of_record"): "the warning: it is no evidence",
+    **{
+        ("sources/live", name): "observed_at" for name in (
+            "_receive", "_send_queue", "_error_response", "_failure", "_gone", "_missing", "observe", "read_excerpts",
+            "_metadata", "describe_named", "read_coordinators")
+    },
+    **{("sources/live", name): "the warning: it is no evidence" for name in ("_controllers_clock", "_of_record")},
     ("sources/recording", "take"): f"observed_at, {RECORDER}",
     ("sources/recording", "_now"): f"when samples are due, {RECORDER}",
     ("sources/recording", "_is_reported"): f"first seen and seen now, both {RECORDER}",
     ("sources/recording", "newer_samples"): "a sample of the future: it counts against an answer",
     ("analysis", "between"): f"two samples of one recorder, {RECORDER}",
-    ("analysis", "close_by_observation"): "which of two samples is newer",
-    ("analysis", "without_stale"): "which of two samples is newer",
-    ("analysis", "_gone"): "the time between two samples of one recorder",
-    ("analysis", "finding"): "the time between two samples of one recorder",
+    **{("analysis", name): "which of two samples is newer" for name in ("close_by_observation", "without_stale")},
+    **{("analysis", name): "the time between two samples of one recorder" for name in ("_gone", "finding")},
     ("views/finding_document.py", "newest"): "an axis needs an end: no age is counted up to it",
     ("views/show_table.py", "_finding_rows"): "an empty row, of whose cells only the types count",
     ("views/panel", "_refresh"): "when the panel was drawn",
-}
+}  # fmt: skip
 
 
 def clock_reads(source: str) -> list[tuple[str, int]]:

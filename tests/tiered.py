@@ -27,16 +27,12 @@ def tiered_kafka(remote: Path, version: str = "4.3.1") -> Iterator[Kafka]:
     properties = {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-        "remote.log.storage.manager.class.path": f"{jars_of(f'tiered-{version}')}/*",
-        "rsm.config.dir": str(remote),
+        "remote.log.storage.manager.class.path": f"{jars_of(f'tiered-{version}')}/*", "rsm.config.dir": str(remote),
         "remote.log.metadata.manager.listener.name": "INTERNAL",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
-        "remote.log.manager.task.interval.ms": "300",
-        "log.retention.check.interval.ms": "300",
-        "log.initial.task.delay.ms": "100",
-        **EVERYDAY.properties,
-    }
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1", "remote.log.manager.task.interval.ms": "300",
+        "log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "100", **EVERYDAY.properties,
+    }  # fmt: skip
     with Kafka(version, properties=properties) as kafka:
         yield kafka
 

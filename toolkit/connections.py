@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Unpack
 
 from toolkit.actions.audit import Audit
 from toolkit.config.clusters import NamedCluster, named_cluster
@@ -16,6 +16,7 @@ from toolkit.formats.log_dir_files import log_path
 from toolkit.lab.connected_source import ConnectedSource
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
+from toolkit.sources.logdir.contents import FileArguments, FileAssertions
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.recording import is_recording
 
@@ -33,9 +34,7 @@ def connect(
     staged: Mapping[str, str] | None = None,
     version: str = "4.3.1",
     command_config: str = "",
-    consistent_copy: bool = False,
-    as_of: dt.datetime | str | None = None,
-    txn_state_partitions: int | None = None,
+    **assertions: Unpack[FileArguments],
 ) -> ConnectedSource:
     """Open a source by its address, path or name.
 
@@ -52,8 +51,8 @@ def connect(
         For the lab: Kafka version.
     command_config
         For a cluster: path of the client properties file, as for ``--command-config``.
-    consistent_copy, as_of, txn_state_partitions
-        For a log directory: as for `toolkit.LogDir`.
+    **assertions
+        For a log directory: ``consistent_copy``, ``as_of``, ``txn_state_partitions``, as for `toolkit.LogDir`.
 
     Returns
     -------
@@ -69,6 +68,7 @@ def connect(
     LabError
         If the lab does not start.
     """
+    FileAssertions.of(**assertions)  # of another name none is left unread, whatever the source
     if not source.strip():
         raise NotFound("No source is named.", do=SOURCES)
     if source == LAB:
@@ -91,8 +91,7 @@ def connect(
             raise NotFound(f"{source!r} does not exist.", do=SOURCES)
         if is_recording(path):
             return ConnectedSource(Recording(path), audit=Audit())
-    files = LogDir(path, consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions)
-    return ConnectedSource(files, audit=Audit())
+    return ConnectedSource(LogDir(path, **assertions), audit=Audit())
 
 
 def _cluster(named: NamedCluster) -> ConnectedSource:

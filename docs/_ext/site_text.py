@@ -15,7 +15,9 @@ __all__ = ["substitutions"]
 
 def substitutions() -> dict[str, object]:
     """Names that a page may use, as in ``{{ verdict.hanging }}`` and ``{{ cause["never-added"] }}``."""
-    return {**page_values(), "staged": {verdict: _staged(verdict) for verdict in Verdict}}
+    rows = [f"| [`{each}`]({each}.md) | {each.sentence} |" for each in Verdict]
+    verdicts = "\n".join(["| verdict | meaning |", "| --- | --- |", *rows])
+    return {**page_values(), "staged": {each: _staged(each) for each in Verdict}, "verdicts": verdicts}
 
 
 def _staged(verdict: str) -> str:

@@ -104,7 +104,7 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(kafka: Kafka, clus
     completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
     assert completed.returncode == 0, completed.stderr
     with pytest.raises(ActionRefused):
-        plan.preflight(recheck_after=0)
+        plan.check(recheck_after=0)
 
 
 def test_the_impact_counts_dropped_and_released_records(kafka: Kafka, cluster: Cluster) -> None:

@@ -141,7 +141,7 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
     wrong = plan_abort(cluster, forged(found))
     for override in (None, "unknown", "no commit includes offsets 0 to 1 of left-0"):
         with pytest.raises(ActionRefused, match=r"is never aborted.*: its records were committed"):
-            wrong.preflight(override=override, recheck_after=0)
+            wrong.check(override=override, recheck_after=0)
     plan = plan_complete(cluster, found)
     assert plan.refusal is None
     assert (plan.impact.records, plan.impact.first_offset, plan.impact.last_offset) == (2, 0, 1)

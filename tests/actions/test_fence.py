@@ -94,4 +94,4 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(kafka: Kafka, clus
     completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *(plan.command or ())[1:])
     assert completed.returncode == 0, completed.stderr
     with pytest.raises(ActionRefused, match="changed since it was planned"):
-        plan.preflight()
+        plan.check()

@@ -163,7 +163,7 @@ def test_a_plan_shows_what_it_would_do(plan_of: Planner, tmp_path: Path) -> None
     cluster = RowCluster()
     plan = plan_of(cluster)
     assert (plan.finding["start_offset"], plan.target) == (100, "orders-0@100")
-    assert plan.preflight(recheck_after=0)["start_offset"] == 100
+    assert plan.check(recheck_after=0).start_offset == 100
     other = RowCluster()
     assert changed(with_txn(plan, basis=found(reason="another"), impact=None), cluster=other) == plan, (
         "what it would do is the same"
@@ -418,7 +418,7 @@ def test_what_is_not_proven_is_done_by_the_words_that_the_plan_names(plan_of: Pl
     assert plan.refusal is not None
     for other in (None, "unknown", ASSERTED["complete" if plan_of is abort_plan else "abort"]):
         refusal(plan, override=other)
-    assert plan.preflight(recheck_after=0, override=words)["verdict"] == "unknown"
+    assert plan.check(recheck_after=0, override=words).verdict == "unknown"
     execute(plan, override=words)
     ((marker,),) = [request.markers for request in cluster.sent]
     assert marker.transaction_result is (plan_of is complete_plan)

@@ -262,6 +262,17 @@ def test_no_offset_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.group_id for each in done.offset_commits] == [f"group-{group:05}" for group in range(10_002)]
 
 
+def test_of_a_long_log_no_offsets_are_read(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's open transaction keeps the cleaner away: a plan read all that was written since, without a limit."""
+    monkeypatch.setattr(impact_module, "MAX_IMPACT_BYTES", 10)
+    log.chunks = [chunk(data(100, pid=1, records=4), size=10)]
+    done = completed(monkeypatch, [(commit_key("billing"), commit_value(1))], topic="__consumer_offsets")
+    assert (done.offset_commits, done.unread) == (
+        (),
+        "The log was read from offset 100 to 104 (10 bytes) and not to 120.",
+    )
+
+
 # What is read back: records as a consumer receives them, and the offsets of groups
 
 
@@ -465,7 +476,7 @@ def test_a_last_batch_that_is_not_there_is_missed_unless_all_are_deleted(monkeyp
 
 def test_a_log_that_is_damaged_has_no_open_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     for damaged, why in (
-        (chunk({**data(100, records=4), "crc_ok": 0}), "The checksum of the batch at offset 100 does not match"),
+        (chunk({**data(100, records=4), "crc_ok": 0}), "the checksum of the batch at offset 100 does not match"),
         (chunk(damage="CORRUPT_BATCH: a magic of 9"), "could not be read: a magic of 9"),
     ):
         with pytest.raises(BrokerError, match=why):

@@ -113,6 +113,6 @@ def columns(found: Iterable[Finding]) -> Iterator[str]:
         yield f"  row {number}"
         for name, value in row.items():
             if name != "evidence" and value not in (None, []):
-                yield f"    {name}: {value}"
+                yield from f"    {name}: {value}".split("\n")
         for entry in row["evidence"]:
             yield f"      {' | '.join(str(value) for value in entry.values() if value is not None)}"

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import NOW, first_batch, observation, only, partition, transaction, twice
+from tests.analysis.build import NOW, columns, first_batch, observation, only, partition, transaction, twice
 from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
     at,
     coordinator_log,
     data,
-    diagnosed,
     ended_records,
     excerpt,
     headers,
@@ -336,70 +335,38 @@ def test_the_cause_of_each_case() -> None:
 # Log evidence in findings
 
 
-def explained_rows(
-    owner: Transaction, log: Excerpt, *events: Row, high_watermark: int = 150, unread: Sequence[str] = ()
-) -> list[Finding]:
-    observations = twice(observation(owner, partitions=[partition(hw=high_watermark)]))
-    assert only(diagnosed(observations)).verdict == "hanging"
-    diagnosis = Diagnosis.of(observations)
-    contexts = {each.key: context(each, log, *events, unread=unread) for each in diagnosis.to_read()}
-    return explained_diagnosis(diagnosis, contexts)
-
-
-def explained_row(log: Excerpt, *events: Row, high_watermark: int = 150) -> Finding:
-    return only(explained_rows(COMPLETE_ABORT, log, *(events or [init()]), high_watermark=high_watermark))
+BEHIND = data(101, pid=1, records=49)
+EXPLAINED: dict[str, tuple[str, Transaction, Excerpt, list[Row], Sequence[str]]] = {  # records, and what is unread
+    "a late batch": ("hanging undecided abort", COMPLETE_ABORT, excerpt(*LATE_BATCHES, BEHIND),
+                     [init(), *ended_records("Abort", began=0, at_second=1)], ()),
+    # A commit that ended while the partition had no leader (KAFKA-20734): an abort marker discards its records.
+    "a commit whose marker was skipped": ("stuck_ending commit complete", COMMITTED, OPEN, COMMIT_RECORDS, ()),
+    "an abort whose marker was skipped": (
+        "hanging abort abort", COMPLETE_ABORT, OPEN, [init(), *ended_records("Abort", began=9, at_second=11)], ()),
+    # Before the last transaction of the producer, which was aborted, there may be one that was committed.
+    **{f"the coordinators' log could not be read: {owner.state}": ("unknown unknown None", owner, OPEN, [], UNREAD)
+       for owner in (COMMITTED, COMPLETE_ABORT)},
+    "a marker after the observations": (
+        "ending None None", COMPLETE_ABORT, excerpt(*LATE_BATCHES, BEHIND, marker(150, ABORT)), [init()], ()),
+    # The marker was in the log before the leader responded, and the leader still has it open: nothing is proven.
+    "a marker missing from the producer state": (
+        "unknown unknown None", COMPLETE_ABORT,
+        excerpt(*LATE_BATCHES, marker(101, ABORT), data(102, pid=1, records=48)), [init()], ()),
+    "a batch of another producer at its start": (
+        "unknown unknown None", COMPLETE_ABORT, excerpt(data(98), data(99, pid=9, records=5)), [init()], ()),
+}  # fmt: skip
 
 
 def test_log_evidence_is_in_the_row() -> None:
-    row = explained_row(
-        excerpt(*LATE_BATCHES, *(data(offset, pid=1) for offset in range(101, 150))),
-        init(),
-        *ended_records("Abort", began=0, at_second=1),
-    )
-    assert (row.verdict, row.outcome, row.action) == ("hanging", "undecided", "abort")
-    assert row.cause is not None
-    assert row.cause.endswith("(late-after-abort)")
-    assert (row.records_held, row.bytes_held) == (50, 5_000)
-    assert {"outcome", "outcome_from", "marker_before", "first_batch", "batch_before"} <= {e.name for e in row.evidence}
-
-
-def test_committed_records_whose_marker_was_skipped_are_never_aborted() -> None:
-    """A commit that ended while the partition had no leader (KAFKA-20734): an abort marker discards its records."""
-    (row,) = explained_rows(transaction(state="CompleteCommit", on=()), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
-    assert row.cause is not None
-    assert row.cause.endswith("(marker-lost)")
-    assert "kafka-txn abort" not in row.remedy
-    assert "Never an abort marker: these records are committed" in row.remedy
-    aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
-    (row,) = explained_rows(COMPLETE_ABORT, excerpt(*OPEN_BATCHES), *aborted)
-    assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort"), "it has no committed records"
-    assert (row.cause or "").endswith("(marker-lost)")
-
-
-@pytest.mark.parametrize("end", ["Commit", "Abort"])
-def test_nothing_is_hanging_if_the_coordinators_log_could_not_be_read(end: str) -> None:
-    """Before the last transaction of the producer, which was aborted, there may be one that was committed."""
-    unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
-    owner = transaction(state=f"Complete{end}", on=())
-    (row,) = explained_rows(owner, excerpt(*OPEN_BATCHES), unread=unread)
-    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
-    assert row.missing == (f"{unread[0]}: whether a commit includes these records of orders-0",)
-    assert "kafka-txn abort" not in row.remedy
-
-
-def test_a_marker_after_the_observations_has_ended_it() -> None:
-    row = explained_row(excerpt(*LATE_BATCHES, data(101, pid=1, records=49), marker(150, ABORT)))
-    assert (row.verdict, row.outcome, row.cause, row.missing) == ("ending", None, None, ())
-    assert row.reason == "The ABORT marker at offset 150 has ended it in the meantime."
-
-
-def test_a_marker_missing_from_the_producer_state_is_a_contradiction() -> None:
-    """The marker was in the log before the leader responded, and the leader still has it open: nothing is proven."""
-    row = explained_row(excerpt(*LATE_BATCHES, marker(101, ABORT), data(102, pid=1, records=48)))
-    assert (row.verdict, row.action) == ("unknown", None)
-    assert row.missing == ("producer state that agrees: there is the ABORT marker at offset 101",)
-    assert "kafka-txn abort" not in row.remedy
+    lines = []
+    for name, (expected, owner, log, events, unread) in EXPLAINED.items():
+        diagnosis = Diagnosis.of(twice(observation(owner)))
+        contexts = {each.key: context(each, log, *events, unread=unread) for each in diagnosis.to_read()}
+        row = only(explained_diagnosis(diagnosis, contexts))
+        assert f"{row.verdict} {row.outcome} {row.action}" == expected, name
+        assert ("kafka-txn abort" in row.remedy) == (row.action == "abort"), name
+        lines += [f"# {name}", *columns([row])]
+    compare("explained.txt", lines)
 
 
 def test_a_marker_contradicts_by_the_high_watermark_of_its_own_partition() -> None:
@@ -419,12 +386,6 @@ def test_a_transaction_that_its_leader_no_longer_shows_open_has_ended() -> None:
     assert replace(read, has_ended=True).outcome.has_ended
 
 
-def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
-    row = explained_row(excerpt(data(98), data(99, pid=9, records=5)))
-    assert (row.verdict, row.action) == ("unknown", None)
-    assert row.missing == ("a log that agrees: the batch at 100 is of producer 9",)
-
-
 def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
     diagnosis = Diagnosis.of(twice(observation(COMPLETE_ABORT)))
     (evidence,) = diagnosis.to_read()
@@ -437,11 +398,11 @@ def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
 
 
 def held(**fields: Any) -> Finding:
-    """A finding of the transaction at offset 100."""
+    """The finding of the transaction of producer 7 at offset 100, which holds the LSO."""
     columns = {
         "topic": "orders", "partition": 0, "producer_id": 7, "producer_epoch": 0, "start_offset": 100,
         "last_stable_offset": 100, "high_watermark": 101, "verdict": Verdict.HANGING, "reason": "", "remedy": "",
-        "missing": (), "evidence": (), "observed_at": NOW, "queue_position": 1,
+        "missing": (), "evidence": (), "observed_at": NOW, "brokers_time": NOW, "queue_position": 1,
     }  # fmt: skip
     return Finding(**{**columns, **fields})
 
@@ -504,49 +465,36 @@ def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:
     assert [each.name for each in _events_around(with_lines(one, *lines))] == ["log_truncated"]
 
 
-def row(**fields: Any) -> Finding:
-    columns = {
-        "verdict": "hanging",
-        "reason": "",
-        "remedy": "",
-        "missing": (),
-        "evidence": (),
-        "observed_at": NOW,
-        "brokers_time": NOW,
-    }
-    return Finding(**{**columns, "last_stable_offset": 100, "high_watermark": 110, **fields})
-
-
 def counts(finding: Finding, log: Excerpt) -> tuple[int | None, int | None]:
     """Records and bytes."""
-    held = held_back(finding, log)
-    assert replace(held, records_held=None, bytes_held=None) == finding
-    return held.records_held, held.bytes_held
+    found = held_back(finding, log)
+    assert replace(found, records_held=None, bytes_held=None) == finding
+    return found.records_held, found.bytes_held
 
 
 BATCHES = (data(95, records=5), data(100, records=4), marker(104, COMMIT), data(105, pid=1, records=5))
 
 
 def test_records_and_bytes_from_the_lso_to_the_high_watermark() -> None:
-    assert counts(row(), excerpt(*BATCHES)) == (9, 300)
-    assert counts(row(high_watermark=105), excerpt(*BATCHES)) == (4, 200)
-    assert counts(row(high_watermark=100), excerpt(*BATCHES)) == (0, 0)
+    assert counts(held(high_watermark=110), excerpt(*BATCHES)) == (9, 300)
+    assert counts(held(high_watermark=105), excerpt(*BATCHES)) == (4, 200)
+    assert counts(held(high_watermark=100), excerpt(*BATCHES)) == (0, 0)
 
 
 def test_a_range_that_was_not_read_completely_is_not_counted() -> None:
-    assert counts(row(high_watermark=111), excerpt(*BATCHES)) == (None, None)
-    assert counts(row(last_stable_offset=80), excerpt(*BATCHES)) == (None, None)
-    assert counts(row(last_stable_offset=None), excerpt(*BATCHES)) == (None, None)
-    assert counts(row(high_watermark=None), excerpt(*BATCHES)) == (None, None)
-    assert counts(row(high_watermark=100), excerpt(start=150)) == (0, 0), "there is nothing to read"
-    assert counts(row(), excerpt(data(100), held=(9, 300))) == (9, 300), "counted while it was read"
+    assert counts(held(high_watermark=111), excerpt(*BATCHES)) == (None, None)
+    assert counts(held(last_stable_offset=80, high_watermark=110), excerpt(*BATCHES)) == (None, None)
+    assert counts(held(last_stable_offset=None, high_watermark=110), excerpt(*BATCHES)) == (None, None)
+    assert counts(held(high_watermark=None), excerpt(*BATCHES)) == (None, None)
+    assert counts(held(high_watermark=100), excerpt(start=150)) == (0, 0), "there is nothing to read"
+    assert counts(held(high_watermark=110), excerpt(data(100), held=(9, 300))) == (9, 300), "counted while it was read"
 
 
 def opening(
     at_time: dt.datetime | None, batches: ProducerBatches, *, clock: str | None = "producer"
 ) -> tuple[dt.datetime | None, str | None]:
     """Opening time and clock."""
-    finding = row(opened_at=at_time, opened_at_clock=clock)
+    finding = held(opened_at=at_time, opened_at_clock=clock)
     found = opening_time(finding, batches)
     assert replace(found, opened_at=at_time, opened_at_clock=clock) == finding
     return found.opened_at, found.opened_at_clock
@@ -578,23 +526,11 @@ def test_a_future_time_without_a_previous_marker_is_null() -> None:
     assert opening(at(-3600), without_marker) == (at(-3600), "producer")
 
 
-def holder(**fields: Any) -> Finding:
-    """The finding of producer 7's transaction at offset 100, which holds the LSO."""
-    columns = {
-        "queue_position": 1,
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "start_offset": 100,
-        "last_stable_offset": 100,
-    }
-    return row(**columns | {"high_watermark": 101, **fields})
-
-
 def hold_start(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
     """The time since which it holds the LSO, and the names of the evidence."""
-    held = held_since(holder(**fields), producer_batches(excerpt(*batches, start=start), 7, 100))
-    assert held.held_ms == (held.held_from and (NOW - held.held_from) // dt.timedelta(milliseconds=1))
-    return held.held_from, [entry.name or "" for entry in held.evidence]
+    found = held_since(held(**fields), producer_batches(excerpt(*batches, start=start), 7, 100))
+    assert found.held_ms == (found.held_from and (NOW - found.held_from) // dt.timedelta(milliseconds=1))
+    return found.held_from, [entry.name or "" for entry in found.evidence]
 
 
 def test_a_transaction_holds_once_all_earlier_transactions_have_ended() -> None:
@@ -603,7 +539,7 @@ def test_a_transaction_holds_once_all_earlier_transactions_have_ended() -> None:
     later = (data(103, pid=3), marker(104, COMMIT, pid=3, second=60))
     assert hold_start(*before, *ended, *later, high_watermark=105) == (at(50), ["held_since"])
     log = producer_batches(excerpt(*before, *ended, *later), 7, 100)
-    (entry,) = held_since(holder(high_watermark=105), log).evidence
+    (entry,) = held_since(held(high_watermark=105), log).evidence
     assert (entry.value or "").startswith("offsets 102..102: ABORT")
     assert hold_start(*before, *ended[:1], high_watermark=102) == (None, []), (
         "the log and the broker contradict each other"

@@ -9,13 +9,9 @@ from toolkit.schema import Row
 from toolkit.schema.live import GroupLag
 
 LOG: list[StatusCount] = [
-    (0, 4, "committed"),
-    (5, 5, "marker"),
-    (6, 9, "non_transactional"),
-    (10, 13, "open"),
-    (14, 19, "committed"),
+    (0, 4, "committed"), (5, 5, "marker"), (6, 9, "non_transactional"), (10, 13, "open"), (14, 19, "committed"),
     (20, 20, "marker"),
-]
+]  # fmt: skip
 
 
 def lag_of(committed: int, *, lso: int = 10, ranges: list[StatusCount] | None = LOG) -> LagParts:

@@ -1,4 +1,4 @@
-"""The verdict of each rule, and the pitfalls of rules."""
+"""Open transactions of observations, and what is read again; their verdicts are in `test_rules`."""
 
 import datetime as dt
 from dataclasses import replace
@@ -6,37 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import (
-    COMPLETE,
-    NOW,
-    ago,
-    first_batch,
-    observation,
-    only,
-    partition,
-    producer,
-    transaction,
-    twice,
-)
-from tests.analysis.logged import by_logs, diagnosed
+from tests.analysis.build import NOW, ago, first_batch, observation, only, partition, producer, transaction, twice
+from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import OUTCOMES, PARTITION_RULES, Outcome, decide_merged
+from toolkit.analysis.diagnosis.decision import OUTCOMES, PARTITION_RULES, decide_merged
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, BrokersTime, Observation
+from toolkit.analysis.diagnosis.observation import AsOf, Observation
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
-from toolkit.analysis.findings_over_time import unread
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
-from toolkit.schema.log import PastTransaction
-from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
+from toolkit.schema.live import EvidenceEntry, Partition, Producer, Transaction
+from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
-
-ELSEWHERE = (("payments", 2),)
-
-
-def verdict(observations: list[Observation]) -> str:
-    return only(diagnosed(observations)).verdict
 
 
 def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> None:
@@ -45,302 +25,10 @@ def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> No
     assert {rule.outcome for rule in rules} - {None} == OUTCOMES.keys()
 
 
-@pytest.mark.parametrize("state", [None, "Empty", "CompleteCommit", "CompleteAbort", "Dead", "elsewhere", "superseded"])
-def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> None:
-    """A coordinator's current state says nothing about an earlier transaction, which may have been committed."""
-    owners = {
-        "elsewhere": transaction(on=ELSEWHERE),
-        "superseded": transaction(epoch=1, last_update_time=ago(seconds=10)),
-        None: None,
-    }
-    owner = owners.get(state, transaction(state=state, on=()))
-    row = only(Diagnosis.of(twice(observation(*([owner] if owner else [])))).findings())
-    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
-    assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
-    assert "kafka-txn abort" not in row.remedy
-
-
-def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
-    row = only(diagnosed(twice(observation(transaction(state="CompleteAbort", on=()), first_batches=[first_batch()]))))
-    assert row.reason == (
-        'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
-        "(seen twice, 5 s apart; all 3 brokers answered)."
-    )
-    assert row.remedy == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
-    assert (row.opened_at, row.opened_at_clock) == (ago(hours=2), "producer")
-    assert (row.queue_position, row.offsets_held, row.missing) == (1, 50, ())
-    values = {(entry.source, entry.name): entry.value for entry in row.evidence}
-    assert values["DescribeTransactions", "state"] == "CompleteAbort"
-    assert values["DescribeProducers", "current_txn_start_offset"] == "100"
-    assert values["observations", "observations"] == "2"
-
-
-def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
-    producers = [producer(9, start=140), producer(7, start=100), producer(8, start=120)]
-    owners = [transaction(8, transactional_id="healthy")]
-    rows = diagnosed(twice(observation(*owners, producers=producers)))
-    assert [(row.queue_position, row.producer_id, row.verdict) for row in rows] == [
-        (1, 7, "hanging"),
-        (2, 8, "ongoing"),
-        (3, 9, "hanging"),
-    ]
-
-
-# Pitfalls
-
-
-FIRST, SECOND = twice(observation())
-LIVE, ABORTED = transaction(), transaction(state="CompleteAbort", on=())
-COMMITTING = twice(observation(transaction(state="PrepareCommit")), apart=61)
-GAP = replace(COMPLETE, gaps=("broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS",))
-OF_COORDINATORS = observation(partitions=[partition(STATE_TOPIC)], producers=[producer(topic=STATE_TOPIC)])
-UNAVAILABLE = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
-MOVED = observation(producers=[producer(start=120)], partitions=[partition(lso=120)])
-COMPLETED, FREE = transaction(state="CompleteCommit", on=()), [partition(lso=150)]
-OPENED = first_batch()
-OPENED_AGAIN = replace(OPENED, base_timestamp=ago(minutes=1))
-
-
-def by_leader(epoch: int) -> Observation:
-    return replace(SECOND, partitions=[partition(leader_epoch=epoch)], partitions_after=[partition(leader_epoch=epoch)])
-
-
-OBSERVED: dict[str, tuple[list[Observation], list[str]]] = {
-    "one observation": ([SECOND], ["hanging"]),
-    "a gap in the first observation": ([replace(FIRST, coverage=GAP), SECOND], ["unknown"]),
-    "a gap in the second one": ([FIRST, replace(SECOND, coverage=GAP)], ["unknown"]),
-    "only in the last one": ([replace(FIRST, producers=[], producers_after=[]), SECOND], ["unknown"]),
-    "observations that contradict": (
-        [twice(observation(LIVE))[0], twice(observation(ABORTED))[1]], ["unknown"]
-    ),
-    **{
-        f"the producer's clock at {clock}, {what}": (
-            twice(observation(*owners, producers=[producer(last_timestamp=clock)])), [expected]
-        )
-        for clock in (ago(days=7), NOW + dt.timedelta(minutes=50), None)
-        for what, owners, expected in (("live", [LIVE], "ongoing"), ("no owner", [], "hanging"))
-    },
-    # In the first observation another transaction of the same producer was open at another offset.
-    "the producer's next transaction": (
-        [replace(twice(MOVED)[0], producers=[producer()], producers_after=[producer()]), MOVED], ["unknown"]
-    ),
-    "a follower's response": (twice(observation(producers=[producer(broker_id=2)])), ["unknown"]),
-    "a leader that changed": (twice(observation(partitions_after=[partition(leader_epoch=5)])), ["unknown"]),
-    # The same offset of another log: truncated by a new leader, and grown past its former end; of a topic that was
-    # deleted and created again; and that again, of brokers before 2.8 or of a recording.
-    "a leader that changed between them": ([FIRST, by_leader(5)], ["unknown"]),
-    "a topic that was created again between them": (
-        [replace(each, topic_ids={"orders": name}) for each, name in ((FIRST, "old"), (SECOND, "new"))], ["unknown"]
-    ),
-    "another batch at its start offset": (
-        [replace(each, first_batches=[batch]) for each, batch in ((FIRST, OPENED), (SECOND, OPENED_AGAIN))], ["unknown"]
-    ),
-    "its first batch and topic id were read once": (
-        [FIRST, replace(SECOND, topic_ids={"orders": "new"}, first_batches=[OPENED])], ["hanging"]
-    ),
-    "on the coordinators' topic": (twice(OF_COORDINATORS), ["unknown"]),
-    "a coordinator with an older epoch, ended": (
-        twice(observation(ABORTED, producers=[producer(epoch=3)])), ["unknown"]
-    ),
-    "a coordinator with an older epoch, live": (twice(observation(LIVE, producers=[producer(epoch=3)])), ["unknown"]),
-    "decided a minute ago": (COMMITTING, ["stuck_ending"]),
-    "but ongoing a minute ago": ([replace(COMMITTING[0], transactions=[LIVE]), COMMITTING[1]], ["ending"]),
-    "version 2 ends with the next epoch": ([observation(transaction(state="PrepareCommit", epoch=1))], ["ending"]),
-    "it ends between two requests": (
-        [observation(COMPLETED, after=[producer(start=None)], partitions_after=FREE)], []
-    ),
-    "and its producer goes on": (
-        [observation(COMPLETED, after=[producer(start=130)], partitions_after=[partition(lso=130)])], ["ending"]
-    ),
-    "nothing is open, and all is clear": ([observation(producers=[], partitions=FREE)], []),
-    "a partition that could not be read at first": (
-        [observation(partitions=[UNAVAILABLE], partitions_after=FREE, producers=[], after=[])], []
-    ),
-    "and with an open transaction then": (
-        [observation(partitions=[UNAVAILABLE], partitions_after=[partition()], producers=[], after=[producer()])],
-        ["unknown"],
-    ),
-    "a transaction that has written nothing": (
-        [observation(LIVE, producers=[], partitions=FREE)], ["ongoing"]
-    ),
-    "above the LSO": ([observation(LIVE, producers=[producer(start=120)])], ["ongoing", "ending"]),
-    "above the LSO, in files, which do not move": (
-        [replace(observation(LIVE, producers=[producer(start=120)]), from_files=True)], ["ongoing", "unreplicated"]
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OBSERVED)
-def test_the_verdicts_of_observations(name: str) -> None:
-    observations, expected = OBSERVED[name]
-    rows = diagnosed(observations)
-    assert [row.verdict for row in rows] == expected
-    for row in rows:
-        assert ("abort --topic" in row.remedy) == (row.verdict == "hanging")
-
-
-def test_hidden_topics_are_a_finding_of_the_cluster() -> None:
-    incomplete = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
-    row = only(diagnosed([observation(producers=[], partitions=[partition(lso=150)], coverage=incomplete)]))
-    assert (row.topic, row.verdict, row.missing) == (None, "unknown", ("DESCRIBE on Topic '*'",))
-    assert row.outcome is None, "nothing is known to be open"
-
-
-def test_a_first_batch_of_another_producer_is_ignored() -> None:
-    other_batch = first_batch(99, base_offset=103)
-    assert only(diagnosed([observation(first_batches=[other_batch])])).opened_at is None
-
-
-def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
-    denied = "TOPIC_AUTHORIZATION_FAILED: not authorized"
-    failed = producer(start=None, partition=1, producer_id=None, error=denied)
-    rows = diagnosed(twice(observation(partitions=[partition(), partition(number=1)], producers=[producer(), failed])))
-    assert [(row.partition, row.verdict, row.missing) for row in rows] == [
-        (0, "hanging", ()),
-        (1, "unknown", (denied,)),
-    ]
-
-
-def test_without_a_brokers_time_the_start_is_known_and_the_age_is_not() -> None:
-    unknown = BrokersTime(error="DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED")
-    row = only(diagnosed([observation(transaction(start_time=ago(days=1)), brokers_time=unknown)]))
-    assert (row.verdict, row.brokers_time) == ("ongoing", None)
-    assert "is Ongoing since 2026-11-20 12:00:00 UTC (no broker's time shows for how long)" in row.reason
-    assert ("brokers_time", "unknown: DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED") in {
-        (e.name, e.value) for e in row.evidence
-    }
-
-
-def test_the_remedy_on_consumer_offsets_names_the_dropped_offsets() -> None:
-    offsets = partition("__consumer_offsets")
-    row = only(diagnosed(twice(observation(partitions=[offsets], producers=[producer(topic="__consumer_offsets")]))))
-    assert "offsets in it are dropped" in row.remedy
-
-
-# Contradictions
-
-
-def test_two_coordinators_for_one_producer_prove_nothing() -> None:
-    other = transaction(state="CompleteAbort", on=(), coordinator_id=2)
-    row = only(diagnosed(twice(observation(transaction(), other))))
-    assert row.verdict == "unknown"
-    assert all(f"coordinator {each}" in row.missing[0] for each in (2, 3))
-
-
-def test_a_dead_epoch_below_a_live_one_is_reported_and_never_aborted() -> None:
-    first = first_batch(last_offset=100, log_append_time=True)
-    row = only(diagnosed([observation(transaction(epoch=1), producers=[producer(epoch=1)], first_batches=[first])]))
-    assert (row.verdict, row.cause) == ("ongoing", "mixed epochs in one transaction")
-    assert "Never an abort marker" in row.remedy
-
-
-def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> None:
-    wide = observation(
-        transaction(8, transactional_id="fine", on=(("orders", 1),)),
-        partitions=[partition(), partition(number=1)],
-        producers=[producer(), producer(8, partition=1)],
-    )
-    narrow = replace(observation(), observed_at=NOW + dt.timedelta(seconds=5))
-    assert [(row.partition, row.verdict) for row in diagnosed([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
-
-
 def from_files(one: Observation, *doubts: str, as_of: dt.datetime | None = None) -> Observation:
     """The same as read from log directories."""
     proven = {} if as_of is None else {TopicPartition(STATE_TOPIC, 33): AsOf(as_of, "its newest record")}
     return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {}, as_of=proven)
-
-
-def test_doubts_about_files_are_missing_evidence_not_hanging() -> None:
-    doubt = "proof that orders-0 is as new as __transaction_state-33"
-    row = only(diagnosed([from_files(observation(transaction(state="Empty", on=())), doubt)]))
-    assert (row.verdict, row.missing) == ("unknown", (doubt,))
-    assert "abort --topic" not in row.remedy
-
-
-def test_a_verdict_from_files_names_their_broker_and_age() -> None:
-    row = only(diagnosed([from_files(observation(transaction(state="Empty", on=())))]))
-    assert row.verdict == "hanging"
-    assert "read from the files of brokers 1, 2, 3 as of 2026-11-21 12:00:00 UTC" in row.reason
-    sources = {entry.source for entry in row.evidence}
-    assert sources.isdisjoint({"ListOffsets", "DescribeProducers", "Fetch"})
-
-
-@pytest.mark.parametrize(
-    ("as_of", "live", "prepared"),
-    [
-        (ago(seconds=280), "ongoing", "ending"),
-        (ago(seconds=100), "overdue", "stuck_ending"),
-        (None, "ongoing", "ending"),
-    ],
-)
-def test_an_age_from_files_counts_up_to_what_is_proven(as_of: dt.datetime | None, live: str, prepared: str) -> None:
-    """A copy may be much newer than the coordinator's last record: its own time makes nothing overdue or stuck."""
-    started = ago(seconds=300)
-    row = transaction(start_time=started, last_update_time=None if as_of is None else started)
-    found = only(diagnosed([from_files(observation(row), as_of=as_of)]))
-    assert found.verdict == live
-    says = "for a time that the files do not prove" if as_of is None else f"as of {at(as_of)}, by its newest record"
-    assert says in found.reason
-    entries = [each.value for each in found.evidence if each.name == "proven_until"]
-    assert entries == ([] if as_of is None else [f"{at(as_of)}, by its newest record"])
-    row = transaction(state="PrepareCommit", last_update_time=started)
-    found = only(diagnosed([from_files(observation(row), as_of=as_of)]))
-    assert found.verdict == prepared
-
-
-def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> None:
-    opened = [producer(start=100)]
-    row = only(diagnosed([from_files(observation(producers=[], after=opened))]))
-    assert (row.verdict, row.remedy) == ("clear", "None; a later copy shows whether it ends.")
-    assert "the transaction at the LSO 100 began afterwards, while the files were copied" in row.reason
-    live = only(diagnosed([observation(producers=[], after=opened)]))
-    assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
-    at_its_end = observation(producers=[], after=opened, partitions=[partition(lso=100, high_watermark=100)])
-    (clear,) = Diagnosis.of([from_files(at_its_end)]).findings(requested=[TopicPartition("orders", 0)])
-    assert clear.reason.startswith("The LSO 100 is the high watermark")
-    for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
-        assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
-
-
-# What the logs show meanwhile
-
-
-def with_log(outcome: Outcome, **facts: Any) -> Finding:
-    """The finding of a transaction that no coordinator owns, with what the logs show of it."""
-    diagnosis = Diagnosis.of(twice(observation(transaction(state="CompleteCommit", on=()))))
-    return only(diagnosis.findings(read=by_logs(diagnosis, replace(outcome, **facts))))
-
-
-def test_the_marker_that_ended_it_is_in_the_evidence() -> None:
-    entry = EvidenceEntry(source="Fetch", observed_at=NOW, name="marker_after", value="COMMIT")
-    found = with_log(decided("commit", end_time=NOW), marker_after="COMMIT marker at 9", marker_entry=entry)
-    assert entry in found.evidence
-
-
-def decided(name: str, *, end_time: dt.datetime | None) -> Outcome:
-    past = PastTransaction(
-        transactional_id="payments-7", kind="transaction", reason="", producer_epoch=0, end_time=end_time
-    )
-    return Outcome(name=name, reason="it was decided", transaction=past)
-
-
-@pytest.mark.parametrize("name", ["commit", "abort"])
-def test_a_decision_whose_marker_is_on_the_way_is_ending(name: str) -> None:
-    """Its coordinator decided after it had answered: the log has Prepare*, and the marker follows."""
-    found = with_log(decided(name, end_time=None))
-    assert (found.verdict, found.outcome, found.action) == ("ending", name, None)
-
-
-@pytest.mark.parametrize("name", ["commit", "abort"])
-def test_a_marker_written_while_the_logs_are_read_is_not_missing(name: str) -> None:
-    """The partition is read before the coordinators' records, and its leader once more after them."""
-    found = with_log(decided(name, end_time=NOW), has_ended=True)
-    assert (found.verdict, found.outcome, found.action) == ("ending", None, None)
-
-
-def test_a_missing_marker_is_completed_only_once_its_transaction_is_complete() -> None:
-    found = with_log(decided("commit", end_time=NOW))
-    assert (found.verdict, found.outcome, found.action) == ("stuck_ending", "commit", "complete")
 
 
 # What is read again, and in which order findings come
@@ -371,73 +59,6 @@ def test_rechecks_reads_and_findings_come_in_the_order_of_partitions() -> None:
     assert [(each.topic, each.partition) for each in found] == in_order, (
         "a partition that was not observed has none, and hides no other; a held one is not `clear` as well"
     )
-
-
-def test_whose_clock_counts_when_it_opened_and_whether_it_expires() -> None:
-    first = [first_batch(last_offset=100, log_append_time=True)]
-
-    def opened(*owners: Transaction, **more: Any) -> tuple[Any, ...]:
-        found = only(diagnosed(twice(observation(*owners, first_batches=first, **more))))
-        return found.opened_at, found.opened_at_clock, found.expires_at
-
-    expires = ago(seconds=-50)
-    assert opened(transaction()) == (ago(seconds=10), "coordinator", expires)
-    assert opened(transaction(start_time=ago(minutes=2))) == (ago(minutes=2), "coordinator", ago(minutes=1))
-    assert opened() == (ago(hours=2), "broker", None)
-    elsewhere = transaction(on=ELSEWHERE)
-    assert opened(elsewhere) == (ago(hours=2), "broker", None), "the coordinator's transaction is another one"
-    assert opened(transaction(start_time=None)) == (ago(hours=2), "broker", None)
-    assert opened(transaction(timeout_ms=None)) == (ago(seconds=10), "coordinator", None)
-
-
-# A partition that is held by nothing
-
-
-def held(**more: Any) -> Finding:
-    return only(diagnosed([observation(producers=[], **more)], requested=[TopicPartition("orders", 0)]))
-
-
-def test_an_lso_is_held_only_if_it_was_before_and_after() -> None:
-    """In between, a transaction has ended, or the high watermark has moved on with the LSO behind it."""
-    stuck, free = [partition(isr=[1])], [partition(lso=150)]
-    found = held(partitions=stuck, partitions_after=stuck)
-    assert (found.verdict, found.producer_id, "in sync 1 of 2" in found.remedy) == ("unreplicated", None, True)
-    assert held(partitions=stuck, partitions_after=free).verdict == "clear"
-    begun = held(partitions=free, partitions_after=[partition(lso=150, hw=160)])
-    assert (begun.verdict, begun.reason[:41]) == ("clear", "Nothing was held when it was first read; ")
-    assert held(partitions=stuck, partitions_after=[partition(lso=120)]).verdict == "ending"
-
-
-def test_a_look_that_failed_shows_no_lso_that_was_not_held() -> None:
-    """A leader moved in the first look: `clear, nothing was held when it was first read`, or no finding."""
-    failed = [partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: moved")]
-    unread = observation(partitions=failed, partitions_after=failed, producers=[])
-    stuck = observation(producers=[])
-    assert [each.verdict for each in diagnosed([unread, stuck])] == ["unreplicated"]
-    assert [each.verdict for each in diagnosed([unread, stuck, unread])] == ["unknown"]
-    free = observation(partitions=[partition(lso=150)], partitions_after=[], producers=[])
-    assert diagnosed([free, unread, stuck]) == [], "it was not held before"
-
-
-def test_a_transaction_above_the_lso_does_not_explain_it() -> None:
-    """What opens at 120 cannot hold the LSO at 100: something else does."""
-    one = observation(transaction(), producers=[producer(start=120)])
-    assert [each.start_offset for each in diagnosed([one])] == [120, None]
-    below = diagnosed([observation(transaction(), producers=[producer(start=90)])])
-    assert [each.start_offset for each in below] == [90]
-
-
-def test_an_lso_that_could_not_be_read_is_not_explained_by_what_is_open() -> None:
-    unread = partition(lso=None, hw=None, error="REQUEST_TIMED_OUT: no answer")
-    found = diagnosed([observation(transaction(), partitions=[unread])])
-    assert [(each.verdict, each.start_offset) for each in found] == [("ongoing", 100), ("unknown", None)]
-
-
-def test_offsets_are_held_from_the_lso_to_the_high_watermark() -> None:
-    assert held(partitions=[partition(lso=100, hw=150)]).offsets_held == 50
-    assert held(partitions=[partition(lso=150, hw=150)]).offsets_held == 0
-    for unknown in (partition(lso=None), partition(hw=None)):
-        assert held(partitions=[unknown]).offsets_held is None
 
 
 def test_an_open_transaction_of_the_coordinator_waits_for_no_other() -> None:
@@ -552,48 +173,7 @@ def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:
     for long_after, single in ((900_000, False), (1, True)):
         options = DiagnoseOptions(max_transaction_timeout_ms=long_after, is_sample=single)
         both = Diagnosis.of([first, second], options)
-        extended = Diagnosis.of([first], options).with_next(second)
+        extended = Diagnosis.of([second], options, earlier=Diagnosis.of([first], options).indexed)
         assert extended.opened == both.opened
         assert extended.observations == both.observations == [first, second]
         assert extended.options == options
-
-
-# What coordinators have open on partitions that were not read
-
-PAID = TopicPartition("paid", 1)
-
-
-@pytest.mark.parametrize(
-    ("owner", "options", "why"),
-    [
-        (transaction(on=[PAID]), {}, "what is open there is not known."),
-        (transaction(on=[PAID], state="PrepareCommit"), {}, "whether its marker is written there is not known."),
-        (transaction(on=[PAID], state="CompleteCommit"), {}, None),  # its log keeps no partitions, nor would it matter
-        (transaction(on=[]), {}, None),  # Ongoing without a partition holds nothing
-        (transaction(on=[PAID]), {"selection": Selection(topics=["orders"])}, None),
-        (transaction(on=[PAID]), {"selection": Selection(topics=["paid"])}, "what is open there is not known."),
-        (transaction(on=[PAID]), {"absent": {PAID: None}}, None),  # its topic was deleted
-        (transaction(on=[PAID]), {"absent": {PAID: "TOPIC_AUTHORIZATION_FAILED"}}, "what is open there is not known."),
-    ],
-    ids=["ongoing", "decided", "ended", "no partition", "not selected", "selected", "deleted", "hidden"],
-)
-def test_what_a_coordinator_has_open_on_a_partition_that_was_not_read(
-    owner: Transaction, options: dict[str, Any], why: str | None
-) -> None:
-    """It was dropped in silence; a partition that is not selected or does not exist any more is not missing."""
-    one = observation(owner, partitions=[partition(lso=150)], producers=[])
-    found = Diagnosis.of([replace(one, **{"selection": EVERYTHING, **options})]).findings()
-    assert [(each.tp, each.verdict) for each in found] == ([] if why is None else [(PAID, "unknown")])
-    for each in found:
-        assert each.reason.endswith(f"and paid-1 was not read: {why}")
-        assert each.missing == (f"the log of paid-1: {options.get('absent', {}).get(PAID, NOT_OBSERVED)}",)
-        assert (each.error is not None, each.transactional_id, each.outcome) == (True, "payments-7", None)
-
-
-def test_a_leader_that_does_not_answer_hides_no_transaction() -> None:
-    """The partition's row alone did not say whose transaction is open there; one that nobody has open keeps its row."""
-    failed = partition(lso=None, hw=None, error="LEADER_NOT_AVAILABLE: none")
-    owned, free = (Diagnosis.of([observation(*owners, partitions=[failed], producers=[])]).findings()
-                   for owners in ([transaction()], []))  # fmt: skip
-    assert [(each.producer_id, each.error) for each in (*owned, *free)] == [(7, failed.error), (None, failed.error)]
-    assert unread(owned) == unread(free) == "LEADER_NOT_AVAILABLE", "a later sample that did not read it closes nothing"

@@ -2,7 +2,9 @@
 
 import datetime as dt
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -47,14 +49,13 @@ from toolkit.analysis.findings_over_time import (
     merge_findings,
     observation_times,
     over_time,
-    verdict_before,
     without_short,
     without_stale,
 )
-from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, RECORDED, Row
+from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, OBSERVATION_TIMES, RECORDED, Row
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import LogTransaction
-from toolkit.schema.recorded import OBSERVATION_TIMES, LateTransaction, RecordedSample
+from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
@@ -164,59 +165,6 @@ def log_finding(**fields: Any) -> Finding:
     return Finding.of({**row, **ended, **times, **clock, **fields})
 
 
-def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
-    row = only(
-        merge_findings(
-            [log_finding()],
-            recorded_findings(finding(2, transactional_id="payments", cause="late-after-commit", high_watermark=5)),
-        )
-    )
-    assert (row.verdict, row.remedy, row.transactional_id, row.cause) == (
-        "ended",
-        "None: it has ended.",
-        "payments",
-        "late-after-commit",
-    )
-    last_seen = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
-    assert row.reason == f"It ended. {last_seen}"
-    assert (row.held_from, row.held_to, row.held_ms) == (due(1), due(6), 50_000)
-    assert row.high_watermark is None
-    assert ("verdict", "hanging: It is, sample 2.") in entries(row)
-
-
-def test_what_is_open_after_its_marker_has_not_ended() -> None:
-    """A deposed leader's log, or a backup, has a marker that the leader lost: what hung now was said to have ended."""
-    late: Row = {"outcome": "undecided", "action": "abort", "queue_position": 1}
-    for looked, verdict in ((6.4, "ended"), (7, "unknown")):
-        now = finding(9, **late, brokers_time=due(looked))
-        merged = only(merge_findings([log_finding()], recorded_findings(now)))
-        closed = only(close_by_log(recorded_findings(now), [log_transaction(end=due(6))]))
-        for row in (merged, closed):
-            assert (row.verdict, row.action) == (verdict, None)
-            assert (row.held_to is None) == (verdict == "unknown")
-    assert (merged.outcome, merged.queue_position, merged.held_ms) == ("unknown", 1, 60_000)
-    assert "It is open as of 2026-11-21 12:01:10 UTC" in merged.reason
-
-
-def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
-    open_row = log_finding(verdict=Verdict.UNKNOWN, missing=["an answer"], held_to=None, held_ms=90_000)
-    row = only(
-        merge_findings([open_row], recorded_findings(finding(9, high_watermark=5, outcome="undecided", action="abort")))
-    )
-    assert (row.verdict, row.missing, row.remedy, row.queue_position) == ("hanging", (), "Do what is right.", 1)
-    assert (row.held_from, row.held_to, row.high_watermark) == (due(1), None, 5)
-    assert (row.held_ms, row.brokers_time) == (81_000, due(9.1)), "until the sample, which still has it"
-    row = only(merge_findings([log_finding(held_from=None, held_ms=None)], recorded_findings(finding(2))))
-    assert (row.held_from, row.held_ms) == (due(2), 40_000)
-
-
-def test_of_two_sources_that_prove_the_same_commit_the_newer_counts() -> None:
-    commit = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
-    log = log_finding(**commit, reason="By the log.", observed_at=due(20), held_to=None)
-    row = only(merge_findings([log], recorded_findings(finding(9, **commit))))
-    assert (row.verdict, row.outcome, row.action, row.reason) == (*commit.values(), "By the log.")
-
-
 def claims(no_commit: str, all_committed: str = "refuted") -> list[Any]:
     values = {NO_COMMIT: f"no commit includes offset 100: {no_commit}", ALL_COMMITTED: f"a commit: {all_committed}"}
     return [{"source": "claims", "name": name, "value": value} for name, value in values.items()]
@@ -276,37 +224,6 @@ def test_neither_of_two_looks_is_trusted_with_what_the_other_denies(name: str) -
     row = only(merge_findings([of_log], recorded_findings(finding(**{"number": 9, **sampled}))))
     assert (row.verdict, row.action) == (verdict, {"hanging": "abort", "stuck_ending": "complete"}.get(verdict))
     assert row.outcome == "unknown" or verdict != "unknown"
-
-
-def test_the_claims_of_a_merged_finding_are_those_of_its_decision() -> None:
-    """Of a log and two recordings, the claims of the first recording were taken for the log's."""
-    in_part = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": claims("refuted")}
-    hanging = finding(9, outcome="undecided", action="abort", evidence=claims("proven"))
-    merged = merge_findings([log_finding(**in_part, observed_at=due(1), held_to=None)], recorded_findings(hanging))
-    row = only(merge_findings(merged, recorded_findings(hanging)))
-    assert (row.verdict, row.action) == ("unknown", None)
-
-
-@pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
-def test_findings_of_only_one_source_are_unchanged(fields: Any) -> None:
-    recorded = recorded_findings(finding(2, **fields))
-    rows = merge_findings([log_finding()], recorded)
-    assert sorted(map(repr, rows)) == sorted(map(repr, [log_finding(), *recorded]))
-    unreplicated = recorded_findings(
-        finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
-    )
-    assert len(merge_findings([log_finding()], unreplicated)) == 2
-
-
-def test_several_epochs_of_a_transaction_are_one_row_with_the_last_verdict() -> None:
-    row = only(merge_findings([log_finding()], recorded_findings(finding(2), finding(3, "ongoing", producer_epoch=1))))
-    assert row.reason.endswith("While it was open it was ongoing.")
-
-
-def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
-    log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
-    row = only(merge_findings([log], recorded_findings(finding(2))))
-    assert (row.verdict, row.held_to, row.held_ms) == ("unknown", None, 190_000)
 
 
 NO, ALL = "no commit includes", "a commit includes"
@@ -389,14 +306,6 @@ def test_of_any_two_looks_at_a_transaction_none_is_trusted_with_what_the_other_d
             assert decide_merged(recorded, log).verdict == decided.verdict, context
 
 
-def test_of_several_recorded_findings_the_last_one_counts() -> None:
-    log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", held_to=None)
-    first, last = (only(recorded_findings(finding(9, "ongoing", reason=f"It is at {number}."))) for number in (1, 2))
-    last = replace(last, observed_at=due(10))
-    for recorded in ([first, last], [last, first]):
-        assert only(merge_findings([log], recorded)).reason == "It is at 2."
-
-
 def log_transaction(**fields: Any) -> LogTransaction:
     row: Row = {
         "topic": "orders", "partition": 0, "producer_id": 7, "first_offset": 100, "marker_offset": 110,
@@ -439,24 +348,6 @@ def current(*rows: Row, at: float = 20) -> list[Finding]:
     return [Finding.of({**row, "observed_at": due(at)}) for row in rows or [finding(0, "clear", **PARTITION_ROW)]]
 
 
-def test_a_later_sample_keeps_the_time_of_a_marker_that_was_read() -> None:
-    """A look at the cluster replaced it by its own time; the samples of a recording kept it."""
-    recorded = recorded_findings(finding(8), finding(9, "ending", held_to=due(9)))
-    row = only(close_by_observation(recorded, current()))
-    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(8), due(9), recorded[0].held_ms)
-
-
-def test_a_sample_that_has_an_undecided_transaction_has_read_its_partition() -> None:
-    other = finding(0, "unknown", producer_id=8, start_offset=200, missing=["an answer"])
-    row = only(close_by_observation(recorded_findings(finding(9)), current(other)))
-    assert (row.verdict, row.held_to) == ("ended", due(20))
-
-
-def test_only_transactions_end() -> None:
-    of_partition = recorded_findings(finding(9, "unreplicated", **PARTITION_ROW))
-    assert close_by_observation(of_partition, current(finding(0))) == of_partition
-
-
 @pytest.mark.parametrize(
     "later",
     [
@@ -475,44 +366,97 @@ def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Find
     assert close_by_observation(recorded, later) == recorded
 
 
-# Closing by a log.
+OPEN: Row = {"verdict": "hanging", "held_to": None}
+UNKNOWN_TO_LOG: Row = {"verdict": "unknown", "outcome": "unknown", "held_to": None}
+COMMITTED: Row = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
+UNDECIDED_YET: Row = {"outcome": "undecided", "action": "abort", "queue_position": 1}
 
 
-def test_a_marker_in_a_log_ends_a_finding_of_a_recording() -> None:
-    row = only(close_by_log(recorded_findings(finding(8), finding(9)), [log_transaction(end=due(10))]))
-    assert (row.verdict, row.held_to, row.held_ms, row.observed_at) == ("ended", due(10), 20_000, due(10))
-    assert row.reason.startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
-    FINDINGS.arrow([row.row()])
-    assert only(close_by_log([row], [log_transaction()])) == row, "it is already closed"
+def merged(log: Row, *recorded: Row) -> list[Finding]:
+    return merge_findings([log_finding(**log)], recorded_findings(*recorded))
 
 
-def test_a_marker_without_time_ends_a_finding_at_an_unknown_time() -> None:
-    row = only(close_by_log(recorded_findings(finding(9)), [log_transaction(end=None)]))
-    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(9), None, None)
+def merged_twice() -> list[Finding]:
+    hanging = finding(9, outcome="undecided", action="abort", evidence=claims("proven"))
+    return merge_findings(
+        merged({**IN_PART, "observed_at": due(1), "held_to": None}, hanging), recorded_findings(hanging)
+    )
+
+
+def of_several(*numbers: int) -> list[Finding]:
+    """Of a log that knows nothing, and findings of two moments."""
+    found = {number: replace(only(recorded_findings(finding(9, "ongoing", reason=f"It is at {number}."))),
+                             observed_at=due(8 + number)) for number in numbers}  # fmt: skip
+    return merge_findings([log_finding(**UNKNOWN_TO_LOG)], found.values())
+
+
+def closed(fields: Row, *rows: Row) -> list[Finding]:
+    """By the end of the transaction in a log."""
+    return close_by_log(recorded_findings(*(rows or [finding(8), finding(9)])), [log_transaction(**fields)])
+
+
+JOINED: dict[str, tuple[str, Callable[[], list[Finding]]]] = {  # the verdicts, and how they come about
+    "the log gives the times and the recording the verdict": ("ended", lambda: merged(
+        {}, finding(2, transactional_id="payments", cause="late-after-commit", high_watermark=5))),
+    # A deposed leader's log, or a backup, has a marker that the leader lost: what hung now was said to have ended.
+    **{
+        f"what is open {after} s after its marker, {name}": (verdict, partial(made, finding(
+            9, **UNDECIDED_YET, brokers_time=due(6) + dt.timedelta(seconds=after))))
+        for name, made in (("merged", partial(merged, {})), ("closed", partial(closed, {"end": due(6)})))
+        for after, verdict in ((4, "ended"), (10, "unknown"))
+    },
+    "the recording supplies the verdict that a log lacks": ("hanging", lambda: merged(
+        {"verdict": "unknown", "missing": ["an answer"], "held_to": None, "held_ms": 90_000},
+        finding(9, high_watermark=5, outcome="undecided", action="abort"))),
+    "and the start": ("ended", lambda: merged({"held_from": None, "held_ms": None}, finding(2))),
+    "of two sources that prove the same commit the newer counts": ("stuck_ending", lambda: merged(
+        {**COMMITTED, "reason": "By the log.", "observed_at": due(20), "held_to": None}, finding(9, **COMMITTED))),
+    # Of a log and two recordings, the claims of the first recording were taken for the log's.
+    "the claims of a merged finding are those of its decision": ("unknown", merged_twice),
+    **{
+        f"of only one source: another {name}": ("ended, ended", partial(merged, {}, {**finding(2), name: value}))
+        for name, value in (("start_offset", 101), ("producer_id", 8), ("partition", 1))
+    },
+    "a partition of only one source": (
+        "ended, unreplicated", lambda: merged({}, finding(2, "unreplicated", **PARTITION_ROW))),
+    "several epochs are one row with the last verdict": (
+        "ended", lambda: merged({}, finding(2), finding(3, "ongoing", producer_epoch=1))),
+    "a later read of the log reopens what a sample no longer had": (
+        "unknown", lambda: merged({**UNKNOWN_TO_LOG, "observed_at": due(20), "held_ms": 190_000}, finding(2))),
+    "of several recorded findings the last one counts": ("ongoing", lambda: of_several(1, 2)),
+    "in any order": ("ongoing", lambda: of_several(2, 1)),
+    "an observation after the log ends its open transaction": ("ended", lambda: merged(
+        {**OPEN, "queue_position": 1, "held_ms": 90_000, "observed_at": due(3)}, finding(2), finding(3))),
+    "an earlier one does not": ("unknown", lambda: merged(
+        {**OPEN, "queue_position": 1, "observed_at": due(9)}, finding(2), finding(3))),
+    # A look at the cluster replaced it by its own time; the samples of a recording kept it.
+    "a later sample keeps the time of a marker that was read": ("ended", lambda: close_by_observation(
+        recorded_findings(finding(8), finding(9, "ending", held_to=due(9))), current())),
+    "a sample that has an undecided transaction has read its partition": ("ended", lambda: close_by_observation(
+        recorded_findings(finding(9)), current(finding(0, "unknown", producer_id=8, start_offset=200)))),
+    "only transactions end": ("unreplicated", lambda: close_by_observation(
+        recorded_findings(finding(9, "unreplicated", **PARTITION_ROW)), current(finding(0)))),
+    "a marker in a log ends it": ("ended", lambda: closed({"end": due(10)})),
+    "once": ("ended", lambda: close_by_log(closed({"end": due(10)}), [log_transaction()])),
+    "a marker without a time ends it at an unknown time": ("ended", lambda: closed({"end": None}, finding(9))),
+}  # fmt: skip
+
+
+def test_findings_of_several_sources() -> None:
+    lines = []
+    for name, (verdicts, join) in JOINED.items():
+        found = join()
+        FINDINGS.arrow(each.row() for each in found)
+        assert ", ".join(sorted(each.verdict for each in found)) == verdicts, name
+        lines += [f"# {name}", *columns(found)]
+    compare("joined_findings.txt", lines)
 
 
 @pytest.mark.parametrize(
     "fields", [{"marker_offset": None}, {"first_offset": 101}, {"producer_id": 8}, {"partition": 1}]
 )
 def test_the_end_of_another_transaction_ends_no_finding(fields: Any) -> None:
-    recorded = recorded_findings(finding(8), finding(9))
-    assert close_by_log(recorded, [log_transaction(**fields)]) == recorded
-
-
-def test_an_observation_after_the_log_ends_its_open_transaction() -> None:
-    open_row = log_finding(verdict=Verdict.HANGING, queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
-    row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
-    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(1), due(4), 30_000)
-    assert (row.queue_position, row.observed_at, verdict_before(row)) == (None, due(4), "hanging")
-    FINDINGS.arrow([row.row()])
-
-
-def test_an_earlier_observation_does_not_end_a_transaction_of_a_newer_log() -> None:
-    open_row = log_finding(verdict=Verdict.HANGING, queue_position=1, held_to=None, observed_at=due(9))
-    row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
-    assert (row.verdict, row.held_to, row.queue_position) == ("unknown", None, 1)
-    assert row.reason.startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")
-    assert row.missing == ("why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it",)
+    assert closed(fields) == recorded_findings(finding(8), finding(9))
 
 
 # Which findings are reported.
@@ -616,40 +560,42 @@ def test_cause_and_impact_are_read_from_the_recording() -> None:
     assert recorded_again(replace(recorded, producer_epoch=1)) == unread
 
 
-def test_without_the_recorded_outcome_nothing_is_hanging() -> None:
-    """The log of that time cannot be read again, and an older recorder did not read it."""
-    row = recorded_again()
-    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
-    assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
-    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    row = recorded_again(replace(found, outcome=None, action=None))
-    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+NOT_PROVEN_YET = "unknown unknown None"
+OF_A_COMMIT = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
+RECORDED_AS: dict[str, tuple[str, dict[str, Any]]] = {  # what it is now, and what the hanging one was recorded as
+    # The log of that time cannot be read again, and an older recorder did not read it.
+    "hanging, without an outcome": (NOT_PROVEN_YET, {"outcome": None, "action": None}),
+    "another transaction": (NOT_PROVEN_YET, {"start_offset": 99}),
+    "a commit, which is never aborted": ("stuck_ending commit complete", {
+        "verdict": Verdict.STUCK_ENDING, "outcome": "commit", "action": "complete", "evidence": (OF_A_COMMIT,)}),
+    # An older recorder wrote so of committed records behind which a newer epoch had written.
+    "a commit that could not be completed": (NOT_PROVEN_YET, {
+        "verdict": Verdict.STUCK_ENDING, "outcome": "commit", "action": None, "evidence": (OF_A_COMMIT,)}),
+    "ending": (NOT_PROVEN_YET, {"verdict": Verdict.ENDING, "outcome": None, "action": None}),
+    "contradicted by the log": (NOT_PROVEN_YET, {
+        "verdict": Verdict.UNKNOWN, "outcome": "unknown", "action": None, "reason": "It would be.",
+        "missing": ("a log that agrees",)}),
+}  # fmt: skip
 
 
-def test_a_recorded_commit_is_never_aborted() -> None:
-    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
-    recorded = replace(found, verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete", evidence=(entry,))
-    row = recorded_again(recorded)
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
-    assert row.reason.startswith("The transaction was committed")
-    assert "kafka-txn abort" not in row.remedy
-
-
-def test_a_recorded_commit_that_could_not_be_completed_still_cannot() -> None:
-    """An older recorder wrote so of committed records behind which a newer epoch had written."""
-    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
-    row = recorded_again(replace(found, verdict=Verdict.STUCK_ENDING, outcome="commit", action=None, evidence=(entry,)))
-    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+def test_what_was_recorded_is_read_again() -> None:
+    (hanging,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    lines = []
+    for name, (expected, changed) in RECORDED_AS.items():
+        row = recorded_again(replace(hanging, **changed))
+        assert f"{row.verdict} {row.outcome} {row.action}" == expected, name
+        assert "kafka-txn abort" not in row.remedy
+        lines += [f"# {name}", *columns([row])]
+    compare("recorded_findings.txt", lines)
+    once = only(sample_diagnosis(HANGING).findings(recorded=[hanging]))
+    assert once.missing == ("a second sample: it was seen in one only",), "hanging never overrides unknown"
 
 
 def test_recorded_committed_records_below_a_live_transaction_are_not_undecided() -> None:
     """Its remedy was to wait, or to fence the id, which discards them."""
     live = observation(transaction(start_time=ago(minutes=20), timeout_ms=3_600_000))
     (found,) = sample_diagnosis(live).findings()
-    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
-    recorded = replace(found, verdict=Verdict.ONGOING, outcome="commit", evidence=(entry,))
+    recorded = replace(found, verdict=Verdict.ONGOING, outcome="commit", evidence=(OF_A_COMMIT,))
     row = only(sample_diagnosis(live).findings(recorded=[recorded]))
     assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
     assert "Do not fence the id" in row.remedy
@@ -685,31 +631,6 @@ def test_a_finding_that_was_recorded_is_the_same_when_it_is_read(owner: Transact
     for each in (recorded, again):
         assert "kafka-txn fence" not in each.remedy
         assert "kafka-txn abort" not in each.remedy
-
-
-def test_what_was_recorded_as_ended_is_not_hanging() -> None:
-    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    row = recorded_again(replace(found, verdict=Verdict.ENDING, outcome=None, action=None))
-    assert (row.verdict, row.action) == ("unknown", None)
-    assert row.missing == ("a recorded finding that agrees: it was recorded as ending",)
-
-
-def test_a_recorded_contradiction_of_the_log_still_counts() -> None:
-    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    contradicted = replace(
-        found,
-        verdict=Verdict.UNKNOWN,
-        outcome="unknown",
-        action=None,
-        reason="It would be.",
-        missing=("a log that agrees",),
-    )
-    row = recorded_again(contradicted)
-    assert (row.verdict, row.outcome, row.missing, row.cause) == ("unknown", "unknown", ("a log that agrees",), None)
-    once = only(sample_diagnosis(HANGING).findings(recorded=[found]))
-    assert (once.verdict, once.missing) == ("unknown", ("a second sample: it was seen in one only",)), (
-        "a recorded hanging never overrides unknown"
-    )
 
 
 KEY = TransactionKey("orders", 0, 7, 100)

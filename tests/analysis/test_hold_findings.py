@@ -26,10 +26,10 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
-from toolkit.schema import Row, utc
+from toolkit.schema import LSO_HOLDS, Row, utc
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.recorded import LSO_HOLDS, LsoHold
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.table import LogId
 from toolkit.schema.verdict import Verdict
 

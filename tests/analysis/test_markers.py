@@ -393,11 +393,20 @@ def found(*rows: dict[str, Any], tp: TopicPartition = ELSEWHERE, pid: int = 7) -
     return list(other_markers(tp, excerpt(*rows), pid))
 
 
-def outcome(*markers: OtherMarker, first: int | None = 4, newest: int = 4) -> Outcome:
-    """Of open records with epochs `first` to `newest`; no record of their producer is left in the coordinators' log."""
-    here = None if first is None else excerpt(data(100, epoch=first), data(101, epoch=newest))
-    search = MarkerSearch(markers=markers)
-    return with_logs(open_transaction(epoch=newest), here, coordinator_log([]), marker_search=search).outcome
+def decided(
+    *rows: dict[str, Any],
+    markers: Sequence[OtherMarker] = (),
+    records: Sequence[Row] = (),
+    unread: Sequence[str] = (),
+    is_sought: bool = True,
+    epoch: int = 4,
+    **read: Any,
+) -> Outcome:
+    """Of open records, by rows of their log, markers on other partitions, and the coordinators' records."""
+    search = MarkerSearch(markers=markers) if is_sought else None
+    log = excerpt(*(rows or [data(100, epoch=epoch)]), **read)
+    coordinators = coordinator_log(records, unread=unread)
+    return with_logs(open_transaction(epoch=epoch), log, coordinators, marker_search=search).outcome
 
 
 COMMITTED = (data(98, epoch=4), marker(99, COMMIT, epoch=5))
@@ -405,11 +414,13 @@ ABORTED = (data(98, epoch=4), marker(99, ABORT, epoch=5))
 EARLIER_COMMIT = (data(96, epoch=3), marker(97, COMMIT, epoch=4))
 THIRD = TopicPartition("payments", 4)
 BEGUN = found(*EARLIER_COMMIT, tp=THIRD)  # the commit that began epoch 4
-ENDED = MarkerSearch(markers=[*BEGUN, *found(*COMMITTED)])
+ENDED, ENDED_BY_ABORT = ([*BEGUN, *found(*rows)] for rows in (COMMITTED, ABORTED))
+LATER = (data(100, epoch=5), marker(101, ABORT, epoch=6))
+(AT_60,) = found(data(98, epoch=4), marker(99, COMMIT, epoch=5, second=60))
 
 
 def test_a_commit_marker_of_the_same_transaction_proves_the_commit() -> None:
-    proven = outcome(*BEGUN, *found(*COMMITTED))
+    proven = decided(markers=ENDED)
     assert (proven.name, proven.missing) == ("commit", ())
     assert proven.reason == (
         "the COMMIT marker at offset 99 of payments-3 is of the same transaction (epoch 4), and the log has no marker "
@@ -420,145 +431,100 @@ def test_a_commit_marker_of_the_same_transaction_proves_the_commit() -> None:
     assert proven.offsets == "offsets from 100 on of orders-0", "as without the markers"
 
 
-@pytest.mark.parametrize("ended", [COMMITTED, ABORTED], ids=["commit", "abort"])
-@pytest.mark.parametrize(
-    "earlier",
-    [
-        (),
-        (data(96, epoch=2), marker(97, COMMIT, epoch=3)),
-        (data(96, epoch=4), marker(97, COMMIT, epoch=4)),
-        (data(96, epoch=3), marker(97, ABORT, epoch=4)),
-        (data(94, epoch=3), marker(97, COMMIT, epoch=4)),
-        (data(96, epoch=3, pid=8), marker(97, COMMIT, epoch=4, pid=8)),
-    ],
-    ids=["nothing", "of an older epoch", "version 1", "an abort", "a batch is missing", "another producer"],
-)
-def test_an_epoch_counts_only_if_a_commit_began_it(ended: tuple[Any, ...], earlier: tuple[Any, ...]) -> None:
-    """A coordinator that times a transaction out or fences it raises the epoch of clients of version 1, too, and a
-    client can go from version 1 to 2 within an epoch: of many transactions with this epoch, the marker is of the last.
-    """
+def younger(second: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Open records that are younger than another producer's marker of that time."""
+    return marker(99, COMMIT, pid=8, second=second), data(100, epoch=4, second=second)
+
+
+def after(*earlier: dict[str, Any], ended: Sequence[dict[str, Any]] = COMMITTED) -> list[OtherMarker]:
+    """The markers of an earlier transaction, and of this one."""
     pid = earlier[-1]["producer_id"] if earlier else 7
-    assert outcome(*found(*earlier, tp=THIRD, pid=pid), *found(*ended)).name == "unknown"
-    assert outcome(*BEGUN, *found(*ended)).name == ("commit" if ended is COMMITTED else "abort")
+    return [*found(*earlier, tp=THIRD, pid=pid), *found(*ended)]
 
 
-@pytest.mark.parametrize(
-    ("state", "version", "is_proven"),
-    [("Empty", 2, False), ("CompleteCommit", None, False), ("Ongoing", 1, False), ("CompleteCommit", 2, True)],
-)
-def test_an_epoch_that_the_log_began_otherwise_was_given_out_twice(state: str, version: int, is_proven: bool) -> None:
-    """A restore of the coordinators' log: another instance got the epoch, and its commit of version 1 was aborted."""
-    one, markers = open_transaction(epoch=4), [*BEGUN, *found(*ABORTED)]
-    row = record(3, state, second=60, epoch=4, client_transaction_version=version)
-    log = partial(
-        with_logs,
-        log=excerpt(data(100, epoch=4)),
-        coordinators=coordinator_log([row], unread=["a part was not read"]),
-        marker_search=MarkerSearch(markers=markers),
-    )
-    assert log(one).outcome.name == ("abort" if is_proven else "unknown")
+# A coordinator that times out or fences a transaction raises the epoch of clients of version 1, too, and a client can
+# go from version 1 to 2 within an epoch: of many transactions with this epoch, the marker is of the last.
+EARLIER: dict[str, tuple[dict[str, Any], ...]] = {
+    "nothing": (),
+    "a commit of an older epoch": (data(96, epoch=2), marker(97, COMMIT, epoch=3)),
+    "a commit of version 1": (data(96, epoch=4), marker(97, COMMIT, epoch=4)),
+    "an abort": (data(96, epoch=3), marker(97, ABORT, epoch=4)),
+    "a commit of which a batch is missing": (data(94, epoch=3), marker(97, COMMIT, epoch=4)),
+    "a commit of another producer": (data(96, epoch=3, pid=8), marker(97, COMMIT, epoch=4, pid=8)),
+}
+OF_ANOTHER: dict[str, tuple[dict[str, Any], ...]] = {  # markers that may be of another transaction
+    "version 1: the epoch of its data": (data(98, epoch=4), marker(99, COMMIT, epoch=4)),
+    "data of an older epoch": (data(98, epoch=3), marker(99, COMMIT, epoch=5)),
+    "newer data since": (data(97, epoch=4), data(98, epoch=5), marker(99, COMMIT, epoch=5)),
+    "data of another producer": (data(98, epoch=4, pid=8), marker(99, COMMIT, epoch=5)),
+    "marker of another producer": (data(98, epoch=4), marker(99, COMMIT, epoch=5, pid=8)),
+    "data after the marker only": (marker(99, COMMIT, epoch=5), data(100, epoch=4)),
+    "a marker is no data": (marker(98, ABORT, epoch=4), marker(99, COMMIT, epoch=5)),
+    "outside of transactions": (data(98, epoch=4, attributes=0), marker(99, COMMIT, epoch=5)),
+}
+PROVEN: dict[str, tuple[str, Sequence[dict[str, Any]], dict[str, Any]]] = {  # the outcome; the log, and what else
+    "an epoch that a commit began, and an abort": ("abort", (), {"markers": ENDED_BY_ABORT}),
+    **{f"{name} before a {end}": ("unknown", (), {"markers": after(*rows, ended=ended)})
+       for name, rows in EARLIER.items() for end, ended in (("commit", COMMITTED), ("abort", ABORTED))},
+    # A restore of the coordinators' log: another instance got the epoch, and its commit of version 1 was aborted.
+    **{
+        f"the log has {state} of version {version} of this epoch": (expected, (), {
+            "markers": ENDED_BY_ABORT, "unread": ["a part was not read"],
+            "records": [record(3, state, second=60, epoch=4, client_transaction_version=version)]})
+        for state, version, expected in (("Empty", 2, "unknown"), ("CompleteCommit", None, "unknown"),
+                                         ("Ongoing", 1, "unknown"), ("CompleteCommit", 2, "abort"))
+    },
+    "the commit that began it is on the partition itself": (
+        "commit", (*EARLIER_COMMIT, data(100, epoch=4)), {"markers": found(*COMMITTED)}),
+    "and began another one": (
+        "unknown", (*EARLIER["a commit of version 1"], data(100, epoch=4)), {"markers": found(*COMMITTED)}),
+    "others are before and after it": ("commit", (), {"markers": found(*EARLIER_COMMIT, *COMMITTED, *LATER)}),
+    "neither is of its epoch": ("unknown", (), {"markers": found(*EARLIER_COMMIT, *LATER)}),
+    **{f"a marker of another: {name}": ("unknown", (), {"markers": [*BEGUN, *found(*rows)]})
+       for name, rows in OF_ANOTHER.items()},
+    "they contradict": ("unknown", (), {"markers": [*ENDED, *found(*ABORTED, tp=THIRD)]}),
+    # The reader collects the markers of all producers, and a partition is another one for some of them only.
+    "another producer's": ("unknown", (), {
+        "markers": [*BEGUN, *found(data(98, pid=8, epoch=4), marker(99, COMMIT, pid=8, epoch=5), pid=8)]}),
+    "on the partition itself": ("unknown", (), {"markers": [*BEGUN, *found(*COMMITTED, tp=HERE)]}),
+    # One transaction wrote the older records, another one the newer; one marker ends both.
+    **{
+        f"records of epochs {first} and {newest}": (expected, (data(100, epoch=first), data(101, epoch=newest)), {
+            "markers": ENDED, "epoch": newest})
+        for first, newest, expected in ((4, 4, "commit"), (4, 5, "unknown"), (3, 4, "unknown"))
+    },
+    # The epoch of the open records is that of its transactions of version 1, too.
+    "a client that goes from version 1 to 2 within an epoch": (
+        "unknown", [data(100, epoch=4, sequence=1)], {"markers": ENDED}),
+    # DeleteRecords moves the start of the log past it; the LSO stays below.
+    "the opening batch was deleted": ("unknown", [data(101, epoch=4)], {"markers": ENDED}),
+    # They are a late batch. The clocks of two leaders may differ by 5 s.
+    "a marker within the bound before the records": ("commit", younger(65), {"markers": [*BEGUN, AT_60]}),
+    "beyond it": ("unknown", younger(65.001), {"markers": [*BEGUN, AT_60]}),
+    "one of two is": ("unknown", younger(70), {"markers": [*BEGUN, AT_60, replace(AT_60, tp=THIRD, time=at(80))]}),
+    "it may be an old one": ("unknown", younger(70), {"markers": [*BEGUN, replace(AT_60, time=None)]}),
+    "markers elsewhere count only once they were sought": (
+        "unknown", (*EARLIER_COMMIT, data(100, epoch=4)), {"is_sought": False}),
+}  # fmt: skip
 
 
-def test_the_commit_that_began_the_epoch_may_be_on_the_partition_itself() -> None:
-    here = excerpt(*EARLIER_COMMIT, data(100, epoch=4), start=90)
-    log = partial(with_logs, log=here, marker_search=MarkerSearch(markers=found(*COMMITTED)))
-    assert log(open_transaction(epoch=4)).outcome.name == "commit"
-    not_begun = excerpt(data(96, epoch=4), marker(97, COMMIT, epoch=4), data(100, epoch=4), start=90)
-    log = partial(with_logs, log=not_begun, marker_search=MarkerSearch(markers=found(*COMMITTED)))
-    assert log(open_transaction(epoch=4)).outcome.name == "unknown"
+@pytest.mark.parametrize("name", PROVEN)
+def test_what_markers_elsewhere_prove(name: str) -> None:
+    expected, rows, more = PROVEN[name]
+    assert decided(*rows, **more).name == expected
 
 
-def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after() -> None:
-    later = (data(100, epoch=5), marker(101, ABORT, epoch=6))
-    markers = found(*EARLIER_COMMIT, *COMMITTED, *later)
+def test_markers_of_a_partition() -> None:
+    """Of which each has the first batch of its transaction, others' batches in between, and a raised epoch."""
+    markers = found(*EARLIER_COMMIT, *COMMITTED, *LATER)
     assert [(each.offset, each.epoch, each.is_raised, each.is_first, each.is_commit) for each in markers] == [
         (97, 4, True, True, True),
         (99, 5, True, True, True),
         (101, 6, True, True, False),
     ]
-    assert outcome(*markers).name == "commit"
-    assert outcome(*found(*EARLIER_COMMIT, *later)).name == "unknown", "neither is of epoch 4"
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        pytest.param((data(98, epoch=4), marker(99, COMMIT, epoch=4)), id="version 1: the epoch of its data"),
-        pytest.param((data(98, epoch=3), marker(99, COMMIT, epoch=5)), id="data of an older epoch"),
-        pytest.param((data(97, epoch=4), data(98, epoch=5), marker(99, COMMIT, epoch=5)), id="newer data since"),
-        pytest.param((data(98, epoch=4, pid=8), marker(99, COMMIT, epoch=5)), id="data of another producer"),
-        pytest.param((data(98, epoch=4), marker(99, COMMIT, epoch=5, pid=8)), id="marker of another producer"),
-        pytest.param((marker(99, COMMIT, epoch=5), data(100, epoch=4)), id="data after the marker only"),
-        pytest.param((marker(98, ABORT, epoch=4), marker(99, COMMIT, epoch=5)), id="a marker is no data"),
-        pytest.param((data(98, epoch=4, attributes=0), marker(99, COMMIT, epoch=5)), id="outside of transactions"),
-    ],
-)
-def test_a_marker_that_may_be_of_another_transaction_proves_nothing(rows: tuple[dict[str, Any], ...]) -> None:
-    assert [each for each in found(*rows) if each.is_raised] == []
-    assert outcome(*BEGUN, *found(*rows)).name == "unknown"
-
-
-def test_a_first_batch_counts_with_its_sequence_number_0_and_others_write_in_between() -> None:
+    assert not any(each.is_raised for rows in OF_ANOTHER.values() for each in found(*rows))
     rows = (data(96, epoch=4, sequence=0), data(97, pid=8, epoch=9), data(98, pid=9), marker(99, COMMIT, epoch=5))
     assert [(each.epoch, each.is_raised) for each in found(*rows)] == [(5, True)]
-
-
-@pytest.mark.parametrize(
-    ("markers", "epochs", "name"),
-    [
-        ([*BEGUN, *found(*COMMITTED), *found(*ABORTED, tp=THIRD)], {}, "unknown"),
-        # The reader collects the markers of all producers, and a partition is another one for some of them only.
-        ([*BEGUN, *found(data(98, pid=8, epoch=4), marker(99, COMMIT, pid=8, epoch=5), pid=8)], {}, "unknown"),
-        ([*BEGUN, *found(*COMMITTED, tp=HERE)], {}, "unknown"),
-        # One transaction wrote the older records, another one the newer; one marker ends both.
-        (ENDED.markers, {}, "commit"),
-        (ENDED.markers, {"first": 4, "newest": 5}, "unknown"),
-        (ENDED.markers, {"first": 3, "newest": 4}, "unknown"),
-        (ENDED.markers, {"first": None}, "unknown"),
-    ],
-    ids=["they contradict", "another producer's", "here", "one epoch", "two", "an older one", "its batch is not read"],
-)
-def test_markers_prove_an_outcome_of_one_producer_and_epoch_elsewhere(
-    markers: Sequence[OtherMarker], epochs: dict[str, Any], name: str
-) -> None:
-    assert outcome(*markers, **epochs).name == name
-
-
-def test_a_client_that_goes_from_version_1_to_2_within_an_epoch_has_written_a_batch_before() -> None:
-    """The epoch of the open records is that of its transactions of version 1, too."""
-    for sequence, expected in ((0, "commit"), (1, "unknown")):
-        log = partial(with_logs, log=excerpt(data(100, epoch=4, sequence=sequence)), marker_search=ENDED)
-        assert log(open_transaction(epoch=4)).outcome.name == expected
-
-
-def test_of_records_whose_opening_batch_was_deleted_the_epoch_is_not_known() -> None:
-    """DeleteRecords moves the start of the log past it; the LSO stays below."""
-    log = partial(with_logs, log=excerpt(data(101, epoch=4)), marker_search=ENDED)
-    assert log(open_transaction(epoch=4)).outcome.name == "unknown"
-
-
-def outcome_of_records_after(second: float, *markers: OtherMarker) -> str:
-    """Of records that are younger than a marker of another producer at that time."""
-    here = excerpt(marker(99, COMMIT, pid=8, second=second), data(100, epoch=4, second=second))
-    log = partial(with_logs, log=here, marker_search=MarkerSearch(markers=[*BEGUN, *markers]))
-    return log(open_transaction(epoch=4)).outcome.name
-
-
-def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
-    """They are a late batch. The clocks of two leaders may differ by 5 s."""
-    (at_60,) = found(data(98, epoch=4), marker(99, COMMIT, epoch=5, second=60))
-    assert outcome_of_records_after(65, at_60) == "commit"
-    assert outcome_of_records_after(65.001, at_60) == "unknown"
-    at_80 = replace(at_60, tp=TopicPartition("payments", 4), time=at(80))
-    assert outcome_of_records_after(70, at_60, at_80) == "unknown", "one of the two is not"
-    assert outcome_of_records_after(70, replace(at_60, time=None)) == "unknown", "it may be an old one"
-
-
-def test_markers_elsewhere_count_only_once_they_were_sought() -> None:
-    log = partial(with_logs, log=excerpt(*EARLIER_COMMIT, data(100, epoch=4)), marker_search=None)
-    one = open_transaction(epoch=4)
-    assert log(one).outcome.name == "unknown"
-    assert one.outcome.name == "unknown"
 
 
 # A COMMIT marker that the coordinators' log does not explain
@@ -699,13 +665,7 @@ ENDED_LATER = [
 
 def unproven(*markers: OtherMarker, here: Sequence[dict[str, Any]] = (), records: Sequence[Row] = COMMITS) -> str:
     """What is missing for an open record of epoch 0 at offset 100, written at second 80 by its client."""
-    log = partial(
-        with_logs,
-        log=excerpt(*here, data(100, second=80), start=0),
-        coordinators=coordinator_log(records),
-        marker_search=MarkerSearch(markers=markers),
-    )
-    return "; ".join(log(open_transaction()).outcome.missing)
+    return "; ".join(decided(*here, data(100, second=80), start=0, markers=markers, records=records, epoch=0).missing)
 
 
 def other(offset: int, second: float, **more: Any) -> dict[str, Any]:
@@ -797,12 +757,8 @@ def test_records_from_before_the_first_end_are_of_no_later_transaction() -> None
 
 def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     """It has lost its tail, or came back from a backup: then it may have lost a commit of the open records, too."""
-    lost, known = commit_at(30), [init()]
-    here = excerpt(data(100, second=20), stop=150)
-    one = open_transaction()
-    plain = partial(with_logs, log=here, coordinators=coordinator_log(known), marker_search=MarkerSearch())
-    assert plain(one).outcome.name == "undecided"
-    contradicted = partial(plain, marker_search=MarkerSearch(markers=[lost]))(one).outcome
+    lost = commit_at(30)
+    contradicted = decided(data(100, second=20), stop=150, markers=[lost], records=[init()], epoch=0)
     assert (contradicted.name, contradicted.evidence) == ("unknown", (lost.entry,))
     assert contradicted.missing == (
         "the decision of the COMMIT marker at offset 99 of payments-3, of 2026-11-21 11:50:30 UTC: the coordinators' "
@@ -810,65 +766,45 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     )
     assert contradicted.offsets == "offset 100 of orders-0"
     assert contradicted.no_commit.status == "not proven"
-    known = [init(), *ended_records("Commit", began=60, at_second=70)]
-    own = (data(94, second=62), marker(95, COMMIT, second=70), data(96, pid=1, records=4), data(100, second=80))
-    lost_before = (data(90, pid=1, records=2), data(92, second=28), marker(93, COMMIT, second=30))
-    nothing_before = (data(90, pid=1, records=4),)
-    for before, sought, name in (
-        (lost_before, MarkerSearch(), "unknown"),
-        (lost_before, None, "undecided"),
-        (nothing_before, MarkerSearch(), "undecided"),
-    ):
-        log = partial(
-            with_logs, log=excerpt(*before, *own, stop=150), coordinators=coordinator_log(known), marker_search=sought
-        )
-        assert log(one).outcome.name == name, "its own partition's markers count, too"
 
 
-@pytest.mark.parametrize(
-    ("markers", "name"),
-    [
-        ([], "commit"),
-        ([commit_at(11), replace(commit_at(300), offset=101)], "unknown"),
-        ([commit_at(300, tp=ORDERS_7)], "unknown"),
-        ([commit_at(300, epoch=1)], "unknown"),
-        ([commit_at(300)], "commit"),
-        ([commit_at(300, kind=ABORT)], "unknown"),
-        ([commit_at(11, kind=ABORT)], "unknown"),
-        ([commit_at(11)], "commit"),
-    ],
-    ids=[
-        "nothing",
-        "a commit after its own",
-        "a commit on another partition",
-        "a commit of another epoch",
-        "its own, that was completed",
-        "an abort",
-        "an abort at the time of the commit",
-        "its own commit",
-    ],
-)
-def test_a_commit_that_is_proven_is_contradicted_by_any_decision_that_the_log_does_not_have(
-    markers: list[OtherMarker], name: str
-) -> None:
-    """It may have lost the abort of these records: then they joined a transaction that was committed later.
-
-    A commit that lacked its marker on several partitions was completed on one: nothing was proven on the others then.
-    """
-    committed = [init(), *ended_records("Commit", began=3, at_second=11, on=(HERE, ELSEWHERE))]
-    before = data(90, pid=1, records=10)
-    here = excerpt(before, data(100, second=4), marker(101, COMMIT, pid=1, second=5), stop=150)
-    search = MarkerSearch(markers=markers)
-    log = partial(with_logs, log=here, coordinators=coordinator_log(committed), marker_search=search)
-    assert log(open_transaction()).outcome.name == name
+OWN = (data(94, second=62), marker(95, COMMIT, second=70), data(96, pid=1, records=4), data(100, second=80))
+LOST_BEFORE = (data(90, pid=1, records=2), data(92, second=28), marker(93, COMMIT, second=30))
+COMMITTED_HERE = {"records": [init(), *ended_records("Commit", began=3, at_second=11, on=(HERE, ELSEWHERE))]}
+PROVEN_HERE = (data(90, pid=1, records=10), data(100, second=4), marker(101, COMMIT, pid=1, second=5))
+CONTRADICTED: dict[str, tuple[str, Sequence[dict[str, Any]], dict[str, Any]]] = {
+    "nothing was committed": ("undecided", [data(100, second=20)], {"records": [init()]}),
+    # What no commit includes may be aborted, whatever else was.
+    "an abort that the log does not have contradicts a commit only": (
+        "undecided", [data(100, second=20)], {"records": [init()], "markers": [commit_at(300, kind=ABORT)]}),
+    **{
+        f"its own partition's markers: {name}": (expected, (*rows, *OWN), {
+            "records": [init(), *ended_records("Commit", began=60, at_second=70)], "is_sought": is_sought})
+        for name, rows, is_sought, expected in (
+            ("a commit that is lost", LOST_BEFORE, True, "unknown"),
+            ("not sought", LOST_BEFORE, False, "undecided"),
+            ("its own alone", [data(90, pid=1, records=4)], True, "undecided"))
+    },
+    # Of a proven commit, it may have lost the abort: then they joined a transaction that was committed later. A commit
+    # that lacked its marker on several partitions was completed on one: nothing was proven on the others then.
+    **{
+        f"a proven commit, and elsewhere {name}": (expected, PROVEN_HERE, {**COMMITTED_HERE, "markers": markers})
+        for name, markers, expected in (
+            ("nothing", [], "commit"), ("its own", [commit_at(11)], "commit"),
+            ("its own, that was completed", [commit_at(300)], "commit"),
+            ("a commit after its own", [commit_at(11), replace(commit_at(300), offset=101)], "unknown"),
+            ("a commit on another partition", [commit_at(300, tp=ORDERS_7)], "unknown"),
+            ("a commit of another epoch", [commit_at(300, epoch=1)], "unknown"),
+            ("an abort", [commit_at(300, kind=ABORT)], "unknown"),
+            ("an abort at the time of the commit", [commit_at(11, kind=ABORT)], "unknown"))
+    },
+}  # fmt: skip
 
 
-def test_an_abort_that_the_log_does_not_have_contradicts_a_commit_only() -> None:
-    """What no commit includes may be aborted, whatever else was."""
-    here = excerpt(data(100, second=20), stop=150)
-    search = MarkerSearch(markers=[commit_at(300, kind=ABORT)])
-    log = partial(with_logs, log=here, coordinators=coordinator_log([init()]), marker_search=search)
-    assert log(open_transaction()).outcome.name == "undecided"
+@pytest.mark.parametrize("name", CONTRADICTED)
+def test_what_contradicts_an_outcome(name: str) -> None:
+    expected, rows, more = CONTRADICTED[name]
+    assert decided(*rows, stop=150, epoch=0, **more).name == expected
 
 
 @pytest.mark.parametrize(("epoch", "is_explained"), [(0, True), (1, True), (2, False)])

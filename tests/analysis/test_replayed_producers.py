@@ -18,13 +18,9 @@ WHERE = LogId(topic="orders", partition=0, broker_id=1)
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
 STATE_COLUMNS = (
-    "producer_id",
-    "producer_epoch",
-    "last_sequence",
-    "last_timestamp",
-    "coordinator_epoch",
+    "producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch",
     "current_txn_start_offset",
-)
+)  # fmt: skip
 entries = st.builds(
     SnapshotEntry,
     st.sampled_from([1000, 2000, 9000]),
@@ -44,9 +40,7 @@ def reference_model(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dic
     unknown: dict[str, Any] = dict.fromkeys(STATE_COLUMNS)
     states: dict[int, dict[str, Any]] = {}
     for entry in snapshot:
-        values = {name: getattr(entry, name, None) for name in STATE_COLUMNS}
-        values["current_txn_start_offset"] = entry.current_txn_first_offset
-        states[entry.producer_id] = values
+        states[entry.producer_id] = {name: getattr(entry, name, None) for name in STATE_COLUMNS}
     for batch in headers:
         producer, epoch = int(batch["producer_id"]), int(batch["producer_epoch"])
         control = bool(batch["attributes"] & CONTROL)

@@ -1,278 +1,543 @@
-"""Rules on open transactions, and the claims that an action needs."""
+"""Rules on open transactions, and the claims that an action needs.
+
+What is seen of a transaction, and the verdict, outcome and action that follow; ``golden/rules.txt`` has all of it.
+"""
 
 import datetime as dt
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from tests.analysis.build import (
-    COMPLETE,
-    NOW,
-    ago,
-    first_batch,
-    observation,
-    only,
-    partition,
-    producer,
-    transaction,
-    twice,
-)
-from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
+from tests.analysis.build import COMPLETE, NOW, ago, first_batch, observation, partition, producer, transaction, twice
+from tests.analysis.logged import HERE, by_logs, data, ended_records, excerpt, facts, init, marker, record
+from tests.stored import compare
 from toolkit.analysis.diagnosis import rules
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN, REFUTED, Outcome, decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.observation import AsOf, BrokersTime, Observation
 from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_override
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
-from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.live import EvidenceEntry, Finding, Partition, Transaction
+from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import ActionClaim
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.schema.verdict import Verdict
 
 ELSEWHERE = (("payments", 2),)
-LAST_EPOCH = producer(epoch=32766)
 TWO_PHASE = 2**31 - 1
 FLINK_MS = 3_600_000
-FIRST_BATCH = first_batch(epoch=1)
+OLD_BATCH = first_batch(epoch=1)
+GAP = replace(COMPLETE, gaps=("broker 2 did not answer",))
+UNREAD_EPOCH = replace(producer(), producer_epoch=None)
 
 
-@pytest.mark.parametrize(
-    ("owner", "verdict", "is_read", "reason", "remedy"),
-    [
-        (transaction(), "ongoing", False, "for 10 s, within its own timeout of 1 min.", "after 2026-11-21 12:00:50"),
-        (transaction(timeout_ms=None), "ongoing", False, "for 10 s, within its own timeout.", "wait: its coordinator"),
-        (transaction(timeout_ms=None, start_time=ago(seconds=81)), "ongoing", False, "for 1 min 21 s, ", "wait: "),
-        (transaction(start_time=None), "ongoing", False, "not proven to be past its own", "wait: "),
-        (transaction(start_time=NOW + dt.timedelta(minutes=3)), "ongoing", False, "(no broker's time", "12:04:00"),
-        (transaction(start_time=ago(seconds=900), timeout_ms=FLINK_MS), "ongoing", False, "for 15 min, ", "Fence"),
-        (transaction(start_time=ago(seconds=901), timeout_ms=FLINK_MS), "long", True, "15 min 1 s,", "Fence its id"),
-        (transaction(start_time=ago(seconds=80)), "ongoing", False, "for 1 min 20 s, not proven", "wait: "),
-        (transaction(start_time=ago(seconds=81)), "overdue", True, "11:58:39 UTC with a timeout of 1 min", "Never an"),
-        (transaction(timeout_ms=TWO_PHASE), "prepared", True, "(no timeout)", "whether to commit or abort"),
-    ],
-)  # fmt: skip
-def test_a_live_transaction(owner: Transaction, verdict: str, is_read: bool, reason: str, remedy: str) -> None:
-    diagnosis = Diagnosis.of(twice(observation(owner)))
-    row = only(diagnosis.findings(read=facts(diagnosis)))
-    assert (row.verdict, row.outcome, bool(diagnosis.to_read())) == (verdict, "undecided", is_read)
-    assert row.action == ("fence" if verdict == "overdue" else None)
-    assert row.reason.startswith('coordinator 3: id "payments-7" is Ongoing')
-    assert reason in row.reason
-    assert remedy in row.remedy
-    assert diagnosis.to_recheck() == []
-    assert (row.opened_at, row.opened_at_clock) == (owner.start_time, "coordinator" if owner.start_time else None)
+@dataclass(frozen=True, kw_only=True)
+class Looks:
+    """What is seen of a transaction."""
+
+    observations: Sequence[Observation]
+    log: dict[TopicPartition, Excerpt] | None = None
+    events: Sequence[Row] = ()  # records of coordinators; without any, its producer id has begun
+    outcome: Outcome | None = None  # what logs show, instead of logs
+    are_logs_read: bool = True
+    requested: Sequence[TopicPartition] = ()
+
+    def findings(self) -> list[Finding]:
+        diagnosis = Diagnosis.of(self.observations)
+        read = facts(diagnosis, self.log, *self.events) if self.are_logs_read else {}
+        read = read if self.outcome is None else by_logs(diagnosis, self.outcome)
+        return diagnosis.findings(requested=self.requested, read=read)
 
 
-@pytest.mark.parametrize(
-    ("open_for", "written_before", "is_read"), [(10, 11, True), (9.9, 11, False), (10, 10, False), (10, 9, False)]
+def seen(*owners: Any, **more: Any) -> Looks:
+    """Two observations of a transaction at offset 100 with these owners."""
+    own = {name: more.pop(name) for name in Looks.__annotations__ if name in more}
+    return Looks(**{"observations": twice(observation(*owners, **more)), **own})
+
+
+def from_files(*owners: Any, doubts: Sequence[str] = (), as_of: dt.datetime | None = None, **more: Any) -> Looks:
+    """One observation, read from log directories."""
+    proven = {} if as_of is None else {TopicPartition(STATE_TOPIC, 33): AsOf(as_of, "its newest record")}
+    one = observation(*owners, **more)
+    doubted = {("orders", 0, 7): tuple(doubts)} if doubts else {}
+    return Looks(observations=[replace(one, from_files=True, doubts=doubted, as_of=proven)])
+
+
+# Logs of the partition, and records of its coordinator
+
+
+BEFORE = data(0, pid=1, records=100)
+OLDER = (marker(0, COMMIT, pid=1, second=2), data(1, pid=1, records=99))  # that the log is older is proven
+
+
+def here(*rows: dict[str, Any], start: int = 0, **more: Any) -> dict[TopicPartition, Excerpt]:
+    """The log of the partition, read up to the high watermark."""
+    return {HERE: excerpt(*rows, start=start, **{"stop": 150, **more})}
+
+
+def ended(end: str, *, offset: int = 1, began: float = 3, at_second: float = 11, **more: Any) -> list[Row]:
+    return ended_records(end, began=began, at_second=at_second, offset=offset, **more)
+
+
+def timed(offset: int, second: float) -> dict[str, Any]:
+    """A broker's time in the log of the partition: the marker of another producer."""
+    return marker(offset, COMMIT, pid=1, second=second)
+
+
+def decided(name: str, *, end_time: dt.datetime | None) -> Outcome:
+    past = PastTransaction(
+        transactional_id="payments-7", kind="transaction", reason="", producer_epoch=0, end_time=end_time
+    )
+    return Outcome(name=name, reason="it was decided", transaction=past)
+
+
+COMMITTED, ENDED = [init(), *ended("Commit")], transaction(state="CompleteCommit", on=())
+EMPTY = transaction(state="Empty", on=())
+LONG = transaction(start_time=ago(minutes=20), timeout_ms=FLINK_MS)
+OVERDUE = transaction(start_time=ago(minutes=2))
+LIVE_RECORDS = [*COMMITTED, record(9, "Ongoing", second=30, started=30, on=(HERE,))]
+UNCOMMITTED: dict[str, Any] = {"log": here(BEFORE, data(100, second=31)), "events": [init(), LIVE_RECORDS[-1]]}
+COMMITTED_BELOW: dict[str, Any] = {"log": here(BEFORE, data(100, second=4), timed(101, 5)), "events": LIVE_RECORDS}
+LIKELY_BELOW: dict[str, Any] = {"log": here(*OLDER, data(100, second=4)), "events": LIVE_RECORDS}
+COMMITTED_TWICE = [*COMMITTED, record(9, "Empty", second=20, epoch=1)]
+OF_BOTH = [*COMMITTED_TWICE, *ended("Commit", offset=10, began=21, at_second=40, epoch=1)]
+OPENED, NEWER = (BEFORE, data(100, second=4), timed(101, 5)), data(102, records=2, epoch=1, second=20)
+OF_TWO_EPOCHS: dict[str, Any] = {"producers": [producer(epoch=2)], "first_batches": [OLD_BATCH]}
+MIXED = Outcome(name="unknown", reason="both", is_partly_committed=True, is_partly_free=True)
+MARKER_AFTER = EvidenceEntry(source="Fetch", observed_at=NOW, name="marker_after", value="COMMIT")
+WITHOUT_DATA: dict[str, Any] = {"producers": [], "partitions": [partition(lso=150)]}
+ON_TOPIC, ON_TOPICS = (
+    {"partitions": [partition(topic)], "producers": [producer(topic=topic)]}
+    for topic in ("__consumer_offsets", STATE_TOPIC)
 )
-def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
-    open_for: float, written_before: float, is_read: bool
-) -> None:
-    """The batch may be of an earlier transaction; one that began less than 10 s ago ends soon."""
-    batch = replace(FIRST_BATCH, producer_epoch=0, base_timestamp=ago(seconds=written_before))
-    owner = transaction(start_time=ago(seconds=open_for))
-    diagnosis = Diagnosis.of(twice(observation(owner, first_batches=[batch])))
-    assert only(diagnosis.findings()).verdict == "ongoing"
-    assert bool(diagnosis.to_read()) == is_read
+BEGINS: dict[str, Any] = {"producers": [], "after": [producer()]}
 
-
-@pytest.mark.parametrize(
-    ("state", "outcome"), [("PrepareCommit", "commit"), ("PrepareAbort", "abort"), ("PrepareEpochFence", "abort")]
-)
-def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, outcome: str) -> None:
-    for seconds, verdict in ((65, "ending"), (66, "stuck_ending")):
-        diagnosis = Diagnosis.of(twice(observation(transaction(state=state, last_update_time=ago(seconds=seconds)))))
-        row = only(diagnosis.findings(read=facts(diagnosis)))
-        assert (row.verdict, row.outcome, row.action) == (verdict, outcome, None)
-        assert (bool(diagnosis.to_read()), diagnosis.to_recheck()) == (verdict == "stuck_ending", [HERE])
-        assert row.cause == (None if verdict == "ending" else "marker not written by the coordinator")
-        assert (row.opened_at, row.opened_at_clock) == (ago(seconds=10), "coordinator")
-        assert "abort --" not in row.remedy
-    assert "for 1 min 1 s and has not ended it here" in row.reason
-    assert "move the leader of __transaction_state-33" in row.remedy
-
-
-@pytest.mark.parametrize(
-    ("owner", "cause", "reason", "remedy"),
-    [
-        (None, "no owner: the id has expired or moved on to another producer id", "no transactional id has", ""),
-        (
-            transaction(state="Empty", on=()),
-            None,
-            'coordinator 3: id "payments-7" is Empty, so no coordinator will',
-            "",
-        ),
-        (transaction(state="CompleteCommit", on=()), None, "is CompleteCommit, so no coordinator will", ""),
-        (transaction(state="Dead", on=()), None, "is Dead, so no coordinator will", ""),
-        (transaction(state="CompleteAbort", on=(), epoch=1), None, "is CompleteAbort, so no coordinator will", ""),
-        (transaction(state="Empty", on=(), timeout_ms=TWO_PHASE), None, "is Empty, so no coordinator will", ""),
-        (
-            transaction(on=ELSEWHERE),
-            "written but not added to the transaction",
-            "Ongoing on other partitions and does not know this one",
-            "On this partition only:\n",
-        ),
-        (
-            transaction(epoch=1, on=ELSEWHERE),
-            "superseded epoch",
-            "with epoch 1 elsewhere, so no coordinator will end this transaction of epoch 0",
-            "Soon, as the new epoch's marker would decide this data too:\n",
-        ),
-        (
-            transaction(epoch=1, last_update_time=ago(seconds=10)),
-            "superseded epoch",
-            "so epoch 0 is dead, and the next marker will decide its data",
-            "Soon, as the new epoch's marker would decide this data too:\n",
-        ),
-    ],
-)
-def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, reason: str, remedy: str) -> None:
-    diagnosis = Diagnosis.of(twice(observation(*([owner] if owner else []))))
-    row = only(diagnosis.findings(read=facts(diagnosis)))
-    assert (row.verdict, row.outcome, row.action, row.cause) == ("hanging", "undecided", "abort", cause)
-    assert reason in row.reason
-    assert row.reason.endswith(" (seen twice, 5 s apart; all 3 brokers answered).")
-    assert row.remedy == f"{remedy}kafka-txn abort --topic orders --partition 0 --start-offset 100"
-    assert (len(diagnosis.to_read()), diagnosis.to_recheck()) == (1, [HERE])
-
-
-@pytest.mark.parametrize(
-    ("owner", "reason", "missing"),
-    [
-        (transaction(state="PrepareCommit", on=ELSEWHERE), "on other partitions", "the end of the transaction"),
-        (
-            transaction(state="PrepareCommit", on=ELSEWHERE, last_update_time=ago(minutes=5)),
-            "on other partitions",
-            "the end of the transaction",
-        ),
-        (transaction(timeout_ms=TWO_PHASE, on=ELSEWHERE), "may run ahead", "the external coordinator's decision"),
-        (transaction(epoch=1), "its coordinator is fencing it", 'the record of "payments-7" with epoch 1'),
-        (transaction(state="Odd", on=()), "is Odd, a state", "the meaning of the state Odd"),
-        (transaction(state="Odd"), "is Odd, a state", "the meaning of the state Odd"),
-        (transaction(state="Odd", epoch=1), "is Odd, a state", "the meaning of the state Odd"),
-        (transaction(state="Odd", timeout_ms=TWO_PHASE), "is Odd, a state", "the meaning of the state Odd"),
-        (transaction(state=None, on=()), "in no known state", "the meaning of the state that was not returned"),
-        (transaction(state=None, error="X: y"), "could not be described", 'the state of "payments-7": X: y'),
-    ],
-)  # fmt: skip
-def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing: str) -> None:
-    diagnosis = Diagnosis.of(twice(observation(owner)))
-    row = only(diagnosis.findings(read=facts(diagnosis)))
-    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
-    assert reason in row.reason
-    assert row.missing[0].startswith(missing)
-    assert row.remedy.startswith(("Do not abort", "Ask the external coordinator"))
-    assert (len(diagnosis.to_read()), diagnosis.to_recheck()) == (1, [HERE])
-
-
-@pytest.mark.parametrize(
-    ("epoch", "owner", "outcome", "verdict"),
-    [
-        (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "undecided", "overdue"),
-        (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "unknown", "overdue"),
-        (32766, transaction(epoch=32767, start_time=ago(seconds=80)), "undecided", "unknown"),
-        (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "commit", "unknown"),
-        (32765, transaction(epoch=32766, start_time=ago(seconds=81)), "undecided", "unknown"),
-        (32765, transaction(epoch=32767, start_time=ago(seconds=81)), "undecided", "unknown"),
-        (32766, transaction(epoch=32767, start_time=ago(seconds=81), on=ELSEWHERE), "undecided", "hanging"),
-        (32766, transaction(state="Odd", epoch=32767, start_time=ago(seconds=81)), "undecided", "unknown"),
-    ],
-)
-def test_a_coordinator_that_could_not_log_the_last_epoch(
-    epoch: int, owner: Transaction, outcome: str, verdict: str
-) -> None:
-    """Below epoch 32767, a newer instance may have it; before the timeout, the fence may still be on its way.
-
-    That its coordinator then aborts it was advised without the proof that no commit includes it.
-    """
-    diagnosis = Diagnosis.of(twice(observation(owner, producers=[producer(epoch=epoch)])))
-    decided = Outcome(name=outcome, reason="its log shows it", are_markers_sought=True)
-    row = only(diagnosis.findings(read=by_logs(diagnosis, decided)))
-    assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
-    if verdict == "overdue":
-        assert row.outcome == outcome
-        assert ("first get the proof that no commit includes" in row.remedy) is (outcome == "unknown")
-        assert row.cause == "the coordinator could not log epoch 32767: KAFKA-20090"
-        assert "restart broker 3" in row.remedy
-
-
-@pytest.mark.parametrize("on", [(HERE,), ELSEWHERE])
-def test_a_coordinator_without_an_epoch_does_not_prove_that_its_transaction_is_another_one(on: object) -> None:
-    """A live transaction was called hanging, with the text that its coordinator's epoch -1 had superseded it."""
-    for seconds in (10, 76):
-        one = observation(
-            transaction(producer_epoch=None, on=on, start_time=ago(seconds=seconds)), producers=[LAST_EPOCH]
+LIVE, HANGING, UNPROVEN = "ongoing undecided -", "hanging undecided abort", "unknown unknown -"
+COMPLETED = "stuck_ending commit complete"
+SEEN: dict[str, tuple[str, Looks]] = {
+    # Live
+    "within its timeout": (LIVE, seen(transaction())),
+    "of a timeout that is not known": (LIVE, seen(transaction(timeout_ms=None))),
+    "of such a one, and older than the default": (
+        LIVE, seen(transaction(timeout_ms=None, start_time=ago(seconds=81)))),
+    "its start is not known": (LIVE, seen(transaction(start_time=None))),
+    "it starts in the future": (LIVE, seen(transaction(start_time=NOW + dt.timedelta(minutes=3)))),
+    "for 15 min, of an hour": (LIVE, seen(transaction(start_time=ago(seconds=900), timeout_ms=FLINK_MS))),
+    "for a second more": ("long undecided -", seen(transaction(start_time=ago(seconds=901), timeout_ms=FLINK_MS))),
+    "past its timeout, within the grace": (LIVE, seen(transaction(start_time=ago(seconds=80)))),
+    "past both": ("overdue undecided fence", seen(transaction(start_time=ago(seconds=81)))),
+    "two-phase commit has no timeout": ("prepared undecided -", seen(transaction(timeout_ms=TWO_PHASE))),
+    "it has written nothing here": (LIVE, seen(transaction(), **WITHOUT_DATA)),
+    "it is overdue, and has nothing here to discard": ("overdue undecided fence", seen(OVERDUE, **WITHOUT_DATA)),
+    # The batch may be of an earlier transaction; one that began less than 10 s ago ends soon.
+    **{
+        f"open for {open_for} s, its first batch is {written} s old": (LIVE, seen(
+            transaction(start_time=ago(seconds=open_for)), first_batches=[first_batch(time=ago(seconds=written))]))
+        for open_for, written in ((10, 11), (9.9, 11), (10, 10), (10, 9))
+    },
+    # Decided, and its coordinator still writes the marker
+    **{
+        f"{state} {seconds} s ago": (f"{verdict} {outcome} -", seen(
+            transaction(state=state, last_update_time=ago(seconds=seconds))))
+        for state, outcome in (("PrepareCommit", "commit"), ("PrepareAbort", "abort"), ("PrepareEpochFence", "abort"))
+        for seconds, verdict in ((65, "ending"), (66, "stuck_ending"))
+    },
+    # Nobody will end it
+    "without an owner": (HANGING, seen()),
+    **{f"its id is {state}": (HANGING, seen(transaction(state=state, on=()))) for state in
+       ("Empty", "CompleteCommit", "Dead")},
+    "its id is CompleteAbort, with the next epoch": (
+        HANGING, seen(transaction(state="CompleteAbort", on=(), epoch=1), first_batches=[first_batch()])),
+    "its id is Empty, with two-phase commit": (HANGING, seen(transaction(state="Empty", on=(), timeout_ms=TWO_PHASE))),
+    "Ongoing elsewhere": (HANGING, seen(transaction(on=ELSEWHERE))),
+    "overdue elsewhere": (HANGING, seen(transaction(on=ELSEWHERE, start_time=ago(minutes=2)))),
+    "long elsewhere": (HANGING, seen(transaction(on=ELSEWHERE, start_time=ago(minutes=20), timeout_ms=FLINK_MS))),
+    "a newer epoch elsewhere": (HANGING, seen(transaction(epoch=1, on=ELSEWHERE))),
+    "a newer epoch here": (HANGING, seen(transaction(epoch=1, last_update_time=ago(seconds=10)))),
+    "of two epochs, and no owner": (HANGING, seen(**OF_TWO_EPOCHS)),
+    "the epoch here is not known: it is not called superseded": (
+        HANGING, seen(transaction(on=ELSEWHERE), producers=[UNREAD_EPOCH])),
+    "on __consumer_offsets": (HANGING, seen(**ON_TOPIC)),
+    "a first batch of another producer": (HANGING, seen(first_batches=[first_batch(99, base_offset=103)])),
+    # A coordinator's current state says nothing about an earlier transaction, which may have been committed.
+    **{
+        f"without the coordinators' log: {name}": (UNPROVEN, seen(*owners, are_logs_read=False))
+        for name, owners in {
+            "no owner": [], "elsewhere": [transaction(on=ELSEWHERE)],
+            "superseded": [transaction(epoch=1, last_update_time=ago(seconds=10))],
+            **{state: [transaction(state=state, on=())] for state in
+               ("Empty", "CompleteCommit", "CompleteAbort", "Dead")},
+        }.items()
+    },
+    # An answer that proves nothing
+    "PrepareCommit elsewhere": (UNPROVEN, seen(transaction(state="PrepareCommit", on=ELSEWHERE))),
+    "PrepareCommit elsewhere for 5 min": (
+        UNPROVEN, seen(transaction(state="PrepareCommit", on=ELSEWHERE, last_update_time=ago(minutes=5)))),
+    "two-phase commit elsewhere": (UNPROVEN, seen(transaction(timeout_ms=TWO_PHASE, on=ELSEWHERE))),
+    "its coordinator is fencing it": (UNPROVEN, seen(transaction(epoch=1))),
+    **{
+        f"a state that is not known: {name}": (UNPROVEN, seen(owner)) for name, owner in {
+            "elsewhere": transaction(state="Odd", on=()), "here": transaction(state="Odd"),
+            "a newer epoch": transaction(state="Odd", epoch=1),
+            "two-phase commit": transaction(state="Odd", timeout_ms=TWO_PHASE), "none": transaction(state=None, on=()),
+            "an error": transaction(state=None, error="X: y"),
+        }.items()
+    },
+    "two coordinators": (UNPROVEN, seen(transaction(), transaction(state="CompleteAbort", on=(), coordinator_id=2))),
+    **{
+        f"two coordinators of one mind{name}": (UNPROVEN, seen(
+            transaction(), transaction(coordinator_id=2), are_logs_read=not name))
+        for name in ("", ", and no log was read")
+    },
+    "committed in part, and free": (UNPROVEN, seen(outcome=MIXED)),
+    "on the coordinators' topic": (UNPROVEN, seen(**ON_TOPICS)),
+    "an older epoch at the coordinator": (UNPROVEN, seen(transaction(), producers=[producer(epoch=1)])),
+    # A live transaction was called hanging, with the text that its coordinator's epoch -1 had superseded it.
+    **{
+        f"no epoch at the coordinator, {where}, {seconds} s": (UNPROVEN, seen(
+            transaction(producer_epoch=None, on=on, start_time=ago(seconds=seconds)),
+            producers=[producer(epoch=32766)]))
+        for where, on in (("here", (HERE,)), ("elsewhere", ELSEWHERE)) for seconds in (10, 76)
+    },
+    **{
+        f"no epoch on the partition, logged {logged_at and 10} s ago": (
+            UNPROVEN, seen(transaction(last_update_time=logged_at), producers=[UNREAD_EPOCH]))
+        for logged_at in (None, ago(seconds=10))
+    },
+    "a producer that went on with another epoch": (UNPROVEN, seen(observations=[
+        twice(observation(producers=[producer(epoch=0)]))[0], observation(producers=[producer(epoch=1)])])),
+    "a broker that did not answer": (UNPROVEN, seen(coverage=GAP)),
+    "a leader that moved": (UNPROVEN, seen(partitions_after=[partition(leader=2)])),
+    "a leader that failed": ("unknown unknown -; unknown - -", Looks(
+        observations=[observation(partitions_after=[partition(error="NOT_LEADER: x")])])),
+    "another partition that could not be read": (f"{HANGING}; unknown - -", seen(
+        partitions=[partition(), partition(number=1)],
+        producers=[producer(), producer(start=None, partition=1, producer_id=None, error="DENIED: no")])),
+    "topics that may be hidden, and nothing open": ("unknown - -", Looks(observations=[
+        observation(**WITHOUT_DATA, coverage=replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",)))])),
+    "without a broker's time": (LIVE, Looks(observations=[observation(
+        transaction(start_time=ago(days=1)),
+        brokers_time=BrokersTime(error="DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED"))])),
+    "a dead epoch below a live one": ("ongoing undecided -", Looks(observations=[observation(
+        transaction(epoch=1), producers=[producer(epoch=1)],
+        first_batches=[first_batch(last_offset=100, log_append_time=True)])])),
+    # Below epoch 32767, a newer instance may have it; before the timeout, the fence may still be on its way. That its
+    # coordinator then aborts it was advised without the proof that no commit includes it.
+    **{
+        f"epoch {epoch}, and {owner.producer_epoch} {owner.state} at the coordinator{where}: {outcome}": (
+            expected, seen(owner, producers=[producer(epoch=epoch)],
+                           outcome=Outcome(name=outcome, reason="its log shows it", are_markers_sought=True)))
+        for epoch, owner, where, outcome, expected in (
+            (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "", "undecided", "overdue undecided -"),
+            (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "", "unknown", "overdue unknown -"),
+            (32766, transaction(epoch=32767, start_time=ago(seconds=80)), " for 80 s", "undecided", UNPROVEN),
+            (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "", "commit", "unknown unknown -"),
+            (32765, transaction(epoch=32766, start_time=ago(seconds=81)), "", "undecided", UNPROVEN),
+            (32765, transaction(epoch=32767, start_time=ago(seconds=81)), "", "undecided", UNPROVEN),
+            (32766, transaction(epoch=32767, start_time=ago(seconds=81), on=ELSEWHERE), " elsewhere", "undecided",
+             HANGING),
+            (32766, transaction(state="Odd", epoch=32767, start_time=ago(seconds=81)), "", "undecided", UNPROVEN),
         )
-        row = only(diagnosed(twice(one)))
-        assert (row.verdict, row.missing) == ("unknown", ("the epoch of producer 7 at its coordinator",))
+    },
+    # Of files
+    "a doubt about the files": (UNPROVEN, from_files(EMPTY, doubts=["proof that orders-0 is as new"])),
+    "the files of all brokers": (HANGING, from_files(EMPTY)),
+    # A copy may be newer than the coordinator's last record: its own time makes nothing overdue or stuck.
+    **{
+        f"5 min old, and the files prove {name}: {state}": (expected, from_files(transaction(
+            state=state, start_time=ago(seconds=300), last_update_time=as_of and ago(seconds=300)), as_of=as_of))
+        for name, as_of, state, expected in (
+            ("20 s", ago(seconds=280), "Ongoing", LIVE),
+            ("200 s", ago(seconds=100), "Ongoing", "overdue undecided fence"),
+            ("no time", None, "Ongoing", LIVE),
+            ("20 s", ago(seconds=280), "PrepareCommit", "ending commit -"),
+            ("200 s", ago(seconds=100), "PrepareCommit", "stuck_ending commit -"),
+            ("no time", None, "PrepareCommit", "ending commit -"),
+        )
+    },
+    "it began while the files were copied": ("clear - -", from_files(**BEGINS)),
+    "it began between two requests": ("ending - -", Looks(observations=[observation(**BEGINS)])),
+    "it began at the high watermark": ("clear - -", replace(from_files(
+        **BEGINS, partitions=[partition(high_watermark=100)]), requested=[HERE])),
+    # The marker that the LSO waits for may be followed by what began.
+    "nothing began": ("unreplicated - -", from_files(producers=[], after=[])),
+    "what began is not at the LSO": ("unreplicated - -", from_files(producers=[], after=[producer(start=120)])),
+    # What the log decides: with version 1, a late record that no commit includes has the same epoch.
+    "a commit that a broker's time proves": (
+        COMPLETED, seen(ENDED, log=here(BEFORE, data(100, second=4), timed(101, 5)), events=COMMITTED)),
+    "an abort": ("hanging abort abort", seen(
+        ENDED, log=here(BEFORE, data(100, second=4), timed(101, 5)), events=[init(), *ended("Abort")])),
+    **{
+        f"a commit without a broker's time before it: {name}": (expected, seen(ENDED, log=log, events=COMMITTED))
+        for name, expected, log in (
+            ("nothing after it", UNPROVEN, here(*OLDER, data(100, second=4))),
+            ("a marker within the bound of 5 s", UNPROVEN, here(*OLDER, data(100, second=4), timed(101, 6))),
+            ("beyond it", COMPLETED, here(*OLDER, data(100, second=4), timed(101, 5.999))),
+            ("a marker before it", UNPROVEN,
+             here(*OLDER[:1], data(1, pid=1, records=98), timed(99, 5), data(100, second=4))),
+            ("CreateTime", UNPROVEN, here(*OLDER, data(100, second=4), data(101, pid=1, second=5))),
+            # Created again since: the commit's marker was in the old one.
+            ("the log is not proven to be older", UNPROVEN, here(BEFORE, data(100, second=4))),
+            # A marker would decide the records that were not read, too.
+            ("a log that was not read to its end", UNPROVEN,
+             here(BEFORE, data(100, second=4), timed(101, 5), stop=102)),
+        )
+    },
+    # A COMMIT marker would make its records visible too, and an ABORT marker discards those that are committed.
+    **{
+        f"a newer epoch behind a commit without its marker{name}": (expected, seen(
+            transaction(state="CompleteAbort", on=(), epoch=1), producers=[producer(epoch=1)],
+            log=here(*OPENED, NEWER, *more), events=events))
+        for name, expected, more, events in (
+            ("", UNPROVEN, (), COMMITTED_TWICE), (", of two commits", COMPLETED, (timed(104, 30),), OF_BOTH),
+            (", and the second is not proven", UNPROVEN, (), OF_BOTH),
+        )
+    },
+    # Version 1: the commit's marker is lost, and another broker's time shows a record younger than its decision.
+    **{
+        f"a commit and a record that joined it {second} s later": (UNPROVEN, seen(
+            transaction(state="Empty", epoch=1, on=()),
+            log=here(data(90, pid=1, records=10), data(100, second=4), timed(101, 5), timed(102, second),
+                     data(103, sequence=1, second=18), start=90),
+            events=[*COMMITTED, record(9, "Empty", second=40, epoch=1)]))
+        for second in (17, 16)
+    },
+    # A live transaction over records of an earlier one: its client commits, and an abort or a fence discards them.
+    "committed records below a long one": ("ongoing commit -", seen(LONG, **COMMITTED_BELOW)),
+    "likely committed ones": ("long unknown -", seen(LONG, **LIKELY_BELOW)),
+    "none": ("long undecided -", seen(LONG, **UNCOMMITTED)),
+    "no log speaks against it": ("long undecided -", seen(LONG, are_logs_read=False)),
+    "committed records below an overdue one": ("ongoing commit -", seen(OVERDUE, **COMMITTED_BELOW)),
+    "likely committed ones below an overdue one": ("overdue unknown -", seen(OVERDUE, **LIKELY_BELOW)),
+    "none below an overdue one": ("overdue undecided fence", seen(OVERDUE, **UNCOMMITTED)),
+    "an overdue one, and no log was read": ("overdue unknown -", seen(OVERDUE, are_logs_read=False)),
+    # Its commit published those of an abort whose marker was lost, too, as the finding said to have it commit.
+    "committed and free records below it": ("ongoing unknown -", seen(LONG, outcome=MIXED)),
+    "committed and aborted records below it": (
+        "ongoing unknown -", seen(LONG, outcome=replace(MIXED, is_partly_aborted=True))),
+    # The finding said to wait, and the commit of its client published them.
+    "aborted records below it": ("long undecided -", seen(
+        LONG, outcome=Outcome(name="undecided", reason="none", is_partly_aborted=True))),
+    "aborted and unknown records below it": ("long unknown -", seen(
+        LONG, outcome=Outcome(name="unknown", reason="both", is_partly_aborted=True))),
+    # The finding said to have the client abort, which discards them, whatever was proven of them.
+    **{
+        f"records of a dead epoch: {name}": (f"ongoing {name} -", seen(
+            transaction(epoch=2), **OF_TWO_EPOCHS, outcome=Outcome(name=name, reason="none")))
+        for name in ("undecided", "unknown")
+    },
+    # The coordinators' log may have lost a commit, of which markers elsewhere would show. A commit needs none.
+    **{
+        f"{name}, and markers elsewhere: {sought or 'not read'}": (expected, seen(outcome=Outcome(
+            name=name, reason="its log shows it", markers_unread=unread, are_markers_sought=bool(sought))))
+        for name, found in (("undecided", HANGING), ("abort", "hanging abort abort"), ("commit", COMPLETED))
+        for sought, unread, expected in (
+            ("", None, COMPLETED if name == "commit" else UNPROVEN), ("sought", None, found),
+            ("not all", "Broker 2 did not answer", COMPLETED if name == "commit" else UNPROVEN))
+    },
+    # Meanwhile: its coordinator decided after it had answered, and the marker follows.
+    **{
+        f"decided meanwhile: {name}": (f"ending {name} -", seen(ENDED, outcome=decided(name, end_time=None)))
+        for name in ("commit", "abort")
+    },
+    # The partition is read before the coordinators' records, and its leader once more after them.
+    **{
+        f"its marker came meanwhile: {name}": (
+            "ending - -", seen(ENDED, outcome=replace(decided(name, end_time=NOW), has_ended=True)))
+        for name in ("commit", "abort")
+    },
+    "the log has its marker": ("ending - -", seen(ENDED, outcome=replace(
+        decided("commit", end_time=NOW), marker_after="COMMIT marker at 9", marker_entry=MARKER_AFTER))),
+    "a commit is complete, and its marker missing": (COMPLETED, seen(ENDED, outcome=decided("commit", end_time=NOW))),
+}  # fmt: skip
 
 
-def test_a_partition_without_an_epoch_does_not_prove_that_its_transaction_is_another_one() -> None:
-    for logged_at in (None, ago(seconds=10)):
-        one = observation(transaction(last_update_time=logged_at), producers=[replace(producer(), producer_epoch=None)])
-        row = only(diagnosed(twice(one)))
-        assert (row.verdict, row.missing) == ("unknown", ("the epoch of producer 7 on the partition",))
+FIRST, SECOND = twice(observation())
+ABORTED, PREPARED = transaction(state="CompleteAbort", on=()), twice(
+    observation(transaction(state="PrepareCommit")), apart=61)  # fmt: skip
+LOADING = replace(COMPLETE, gaps=("broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS",))
+UNAVAILABLE = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
+MOVED = observation(producers=[producer(start=120)], partitions=[partition(lso=120)])
+FREE, BATCH, PAID = [partition(lso=150)], first_batch(), TopicPartition("paid", 1)
+BATCH_AGAIN = replace(BATCH, base_timestamp=ago(minutes=1))
+FINE = transaction(8, transactional_id="fine", on=(("orders", 1),))
+TWO: dict[str, Any] = {"partitions": [partition(), partition(number=1)],
+                       "producers": [producer(), producer(8, partition=1)]}  # fmt: skip
+UNREAD = observation(partitions=[UNAVAILABLE], partitions_after=[UNAVAILABLE], producers=[])
+OF_BROKER = first_batch(last_offset=100, log_append_time=True)
 
 
-def test_a_producer_whose_epoch_is_not_known_is_not_called_superseded() -> None:
-    row = only(
-        diagnosed(twice(observation(transaction(on=ELSEWHERE), producers=[replace(producer(), producer_epoch=None)])))
-    )
-    assert "does not know this one" in row.reason
+def of(*observations: Observation, **more: Any) -> Looks:
+    return Looks(observations=observations, **more)
 
 
-def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agree() -> None:
-    one, other = (observation(producers=[producer(epoch=epoch)]) for epoch in (0, 1))
-    row = only(diagnosed([twice(one)[0], other]))
-    assert (row.verdict, row.missing) == (
-        "unknown",
-        ("observations that agree: the coordinator answered differently before",),
-    )
+def by_leader(epoch: int) -> Observation:
+    return replace(SECOND, partitions=[partition(leader_epoch=epoch)], partitions_after=[partition(leader_epoch=epoch)])
 
 
-@pytest.mark.parametrize(
-    "one",
-    [
-        observation(
-            producers=[producer(topic="__transaction_state")], partitions=[partition(topic="__transaction_state")]
-        ),
-        observation(transaction(), transaction(coordinator_id=2)),
-        observation(transaction(), producers=[producer(epoch=1)]),
-        observation(transaction(producer_epoch=None)),
-        observation(transaction(epoch=2), producers=[producer(epoch=2)], first_batches=[FIRST_BATCH]),
-        observation(
-            transaction(epoch=1, start_time=ago(seconds=11)), producers=[producer(epoch=1)], first_batches=[FIRST_BATCH]
-        ),
-    ],
-    ids=[
-        "on the coordinators' topic",
-        "several coordinators",
-        "stale coordinator",
-        "missing epoch",
-        "of two epochs",
-        "older first batch",
-    ],
-)
-def test_the_logs_of_an_odd_transaction_are_read(one: Observation) -> None:
-    assert len(Diagnosis.of(twice(one)).to_read()) == 1
+def held(after: Partition | None = None, *, lso: int | None = 100, **more: Any) -> Looks:
+    """One look at a partition without an open transaction, of which a finding is wanted."""
+    looks: dict[str, Any] = {} if after is None else {"partitions_after": [after]}
+    return of(observation(producers=[], partitions=[partition(lso=lso, **more)], **looks), requested=[HERE])
 
 
-@pytest.mark.parametrize(
-    "one",
-    [
-        observation(transaction(on=ELSEWHERE, start_time=ago(minutes=2))),
-        observation(transaction(on=ELSEWHERE, start_time=ago(minutes=20), timeout_ms=FLINK_MS)),
-        observation(producers=[producer(epoch=2)], first_batches=[FIRST_BATCH]),
-    ],
-    ids=["overdue elsewhere", "long elsewhere", "of two epochs, and no owner"],
-)
-def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: Observation) -> None:
-    assert only(diagnosed(twice(one))).verdict == "hanging"
+def not_read(owner: Transaction, options: dict[str, Any]) -> Looks:
+    """One look that has nothing of what its coordinator has open elsewhere."""
+    one = replace(observation(owner, **WITHOUT_DATA), **{"selection": EVERYTHING, **options})
+    return of(one, are_logs_read=False)
+
+
+SEEN |= {
+    "one observation": (HANGING, of(SECOND)),
+    "a gap in the first observation": (UNPROVEN, of(replace(FIRST, coverage=LOADING), SECOND)),
+    "a gap in the second one": (UNPROVEN, of(FIRST, replace(SECOND, coverage=LOADING))),
+    "only in the last one": (UNPROVEN, of(replace(FIRST, producers=[], producers_after=[]), SECOND)),
+    "observations that contradict": (
+        UNPROVEN, of(twice(observation(transaction()))[0], twice(observation(ABORTED))[1])),
+    **{
+        f"the producer's clock at {clock}, {what}": (
+            expected, seen(*owners, producers=[producer(last_timestamp=clock)]))
+        for clock in (ago(days=7), NOW + dt.timedelta(minutes=50), None)
+        for what, owners, expected in (("live", [transaction()], LIVE), ("no owner", [], HANGING))
+    },
+    # In the first observation another transaction of the same producer was open at another offset.
+    "the producer's next transaction": (
+        UNPROVEN, of(replace(twice(MOVED)[0], producers=[producer()], producers_after=[producer()]), MOVED)),
+    "a follower's response": (UNPROVEN, seen(producers=[producer(broker_id=2)])),
+    "a leader that changed": (UNPROVEN, seen(partitions_after=[partition(leader_epoch=5)])),
+    # The same offset of another log: truncated by a new leader, and grown past its former end; of a topic that was
+    # deleted and created again; and that again, of brokers before 2.8 or of a recording.
+    "a leader that changed between them": (UNPROVEN, of(FIRST, by_leader(5))),
+    "a topic that was created again between them": (
+        UNPROVEN, of(*(replace(each, topic_ids={"orders": name}) for each, name in ((FIRST, "old"), (SECOND, "new"))))),
+    "another batch at its start offset": (UNPROVEN, of(
+        *(replace(each, first_batches=[one]) for each, one in ((FIRST, BATCH), (SECOND, BATCH_AGAIN))))),
+    "its first batch and topic id were read once": (
+        HANGING, of(FIRST, replace(SECOND, topic_ids={"orders": "new"}, first_batches=[BATCH]))),
+    "a coordinator with an older epoch, ended": (UNPROVEN, seen(ABORTED, producers=[producer(epoch=3)])),
+    "a coordinator with an older epoch, live": (UNPROVEN, seen(transaction(), producers=[producer(epoch=3)])),
+    "decided a minute ago": ("stuck_ending commit -", of(*PREPARED)),
+    "but ongoing a minute ago": (
+        "ending commit -", of(replace(PREPARED[0], transactions=[transaction()]), PREPARED[1])),
+    "version 2 ends with the next epoch": (
+        "ending commit -", of(observation(transaction(state="PrepareCommit", epoch=1)))),
+    "it ends between two requests": (
+        "", of(observation(ENDED, after=[producer(start=None)], partitions_after=FREE))),
+    "and its producer goes on": (
+        "ending - -", of(observation(ENDED, after=[producer(start=130)], partitions_after=[partition(lso=130)]))),
+    "nothing is open, and all is clear": ("", of(observation(**WITHOUT_DATA))),
+    "a partition that could not be read at first": (
+        "", of(observation(partitions=[UNAVAILABLE], partitions_after=FREE, producers=[], after=[]))),
+    "and with an open transaction then": ("unknown - -", of(observation(
+        partitions=[UNAVAILABLE], partitions_after=[partition()], producers=[], after=[producer()]))),
+    "above the LSO": (
+        f"{LIVE}; ending - -", of(observation(transaction(), producers=[producer(start=120)]))),
+    "above the LSO, in files, which do not move": (
+        f"{LIVE}; unreplicated - -", from_files(transaction(), producers=[producer(start=120)])),
+    # Several of a partition, and several partitions
+    "as they will hold the LSO": (f"{HANGING}; {LIVE}; {HANGING}", seen(
+        transaction(8, transactional_id="healthy"),
+        producers=[producer(9, start=140), producer(7, start=100), producer(8, start=120)])),
+    "a second observation of fewer partitions keeps the other findings": (f"{HANGING}; {LIVE}", of(
+        observation(FINE, **TWO), replace(observation(), observed_at=NOW + dt.timedelta(seconds=5)))),
+    # Whose clock counts when it opened, and whether it expires
+    "by its coordinator": (LIVE, seen(transaction(), first_batches=[OF_BROKER])),
+    "by its coordinator, past its timeout": ("overdue undecided fence", seen(OVERDUE, first_batches=[OF_BROKER])),
+    "by the leader": (HANGING, seen(first_batches=[OF_BROKER])),
+    "the coordinator's transaction is another one": (
+        HANGING, seen(transaction(on=ELSEWHERE), first_batches=[OF_BROKER])),
+    "the coordinator does not know its start": (LIVE, seen(transaction(start_time=None), first_batches=[OF_BROKER])),
+    "the coordinator does not know its timeout": (LIVE, seen(transaction(timeout_ms=None), first_batches=[OF_BROKER])),
+    # An LSO is held only if it was before and after: in between, a transaction has ended, or the high watermark has
+    # moved on with the LSO behind it.
+    "behind the high watermark, twice": ("unreplicated - -", held(partition(isr=[1]), isr=[1])),
+    "once": ("clear - -", held(partition(lso=150), isr=[1])),
+    "only then": ("clear - -", held(partition(lso=150, hw=160), lso=150)),
+    "it moves on": ("ending - -", held(partition(lso=120), isr=[1])),
+    # A leader moved in the first look: `clear, nothing was held when it was first read`, or no finding.
+    "a look that failed, and one": ("unreplicated - -", of(UNREAD, observation(producers=[]))),
+    "a look that failed after it, too": ("unknown - -", of(UNREAD, observation(producers=[]), UNREAD)),
+    "it was not held before": ("", of(
+        observation(partitions=FREE, partitions_after=[], producers=[]), UNREAD, observation(producers=[]))),
+    "below the LSO": (LIVE, of(observation(transaction(), producers=[producer(start=90)]))),
+    "an LSO that could not be read is not explained by what is open": (
+        "ongoing undecided -; unknown - -", of(observation(transaction(), partitions=[UNAVAILABLE]))),
+    **{
+        f"offsets from LSO {lso} to high watermark {hw}": (expected, held(lso=lso, hw=hw))
+        for lso, hw, expected in ((100, 150, "unreplicated - -"), (150, 150, "clear - -"),
+                                  (None, 150, "clear - -"), (100, None, "clear - -"))
+    },
+    # What a coordinator has open on a partition that was not read was dropped in silence. One that is not selected, or
+    # does not exist any more, is not missing.
+    **{
+        f"a partition that was not read: {name}": (expected, not_read(owner, options))
+        for name, expected, owner, options in (
+            ("ongoing", "unknown - -", transaction(on=[PAID]), {}),
+            ("decided", "unknown - -", transaction(on=[PAID], state="PrepareCommit"), {}),
+            ("ended, of which the log keeps no partitions", "", transaction(on=[PAID], state="CompleteCommit"), {}),
+            ("Ongoing without a partition holds nothing", "", transaction(on=[]), {}),
+            ("not selected", "", transaction(on=[PAID]), {"selection": Selection(topics=["orders"])}),
+            ("selected", "unknown - -", transaction(on=[PAID]), {"selection": Selection(topics=["paid"])}),
+            ("deleted", "", transaction(on=[PAID]), {"absent": {PAID: None}}),
+            ("hidden", "unknown - -", transaction(on=[PAID]), {"absent": {PAID: "TOPIC_AUTHORIZATION_FAILED"}}))
+    },
+    # The partition's row alone did not say whose transaction is open there.
+    "a leader that does not answer, and an owner": (
+        "unknown - -", of(observation(transaction(), partitions=[UNAVAILABLE], producers=[]), are_logs_read=False)),
+    "a leader that does not answer": (
+        "unknown - -", of(observation(partitions=[UNAVAILABLE], producers=[]), are_logs_read=False)),
+}  # fmt: skip
+
+
+def decision_of(found: Finding) -> str:
+    return f"{found.verdict} {found.outcome or '-'} {found.action or '-'}"
+
+
+SHOWN = {"brokers_time", "proven_until", "marker_after"}  # of the evidence, beside the claims
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """The findings of a case, and what is read for them."""
+    yield f"# {name}"
+    for each in SEEN[name][1].findings():
+        yield f"{each.topic}-{each.partition} {decision_of(each)}: {each.cause}"
+        said = [each.reason, *each.remedy.splitlines(), *(f"missing: {missing}" for missing in each.missing)]
+        said += [" | ".join(map(str, (each.opened_at, each.opened_at_clock, each.expires_at, each.brokers_time)))]
+        place = f"place {each.queue_position}, from {each.start_offset} on"
+        said += [f"{place}, {each.offsets_held} offsets held; error: {each.error}"]
+        said += [f"{e.name}: {e.value}" for e in each.evidence if e.source == "claims" or e.name in SHOWN]
+        overrides = {action: needed_override(each, action) for action in ("abort", "complete")}
+        yield from (f"    {line}" for line in said)
+        yield from (f"    to {action}, assert: {claim}" for action, claim in overrides.items() if claim)
+    diagnosis = Diagnosis.of(SEEN[name][1].observations)
+    again = [f"{topic}-{number}" for topic, number in diagnosis.to_recheck()]
+    yield f"reads {len(diagnosis.to_read())} logs; looks again at {', '.join(again) or 'nothing'}"
+
+
+def test_the_finding_of_each_rule() -> None:
+    compare("rules.txt", [line for name in SEEN for line in lines_of(name)])
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_the_verdict_of_each_rule(name: str) -> None:
+    expected, case = SEEN[name]
+    found = case.findings()
+    assert "; ".join(map(decision_of, found)) == expected
+    for each in found:
+        assert ("abort --topic" in each.remedy) == (each.action == "abort")
+        assert ("kafka-txn fence --" in each.remedy) == (each.action == "fence")
+
+
+def test_of_an_id_like_those_of_flink_a_checkpoint_may_commit_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "may_be_flinks", lambda name: True)
+    (row,) = seen(LONG, **LIKELY_BELOW).findings()
+    assert "offset 100 of orders-0, and that no checkpoint of Flink is to commit it: both abort" in row.remedy
 
 
 def test_markers_elsewhere_are_read_where_they_can_contradict_an_action() -> None:
@@ -290,234 +555,6 @@ def test_markers_elsewhere_are_read_where_they_can_contradict_an_action() -> Non
         assert replace(owned[0], known_outcome=outcomes["undecided"]).needs_markers == is_overdue
 
 
-@pytest.mark.parametrize("name", ["undecided", "abort"])
-def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str) -> None:
-    """The coordinators' log may have lost a commit, of which they would show."""
-    (evidence,) = Diagnosis.of(twice(observation())).to_read()
-    outcome = Outcome(name=name, reason="its log shows it", are_markers_sought=True)
-    assert replace(evidence, known_outcome=outcome).decision.verdict == "hanging"
-    not_sought = replace(evidence, known_outcome=replace(outcome, are_markers_sought=False)).decision
-    unread = replace(evidence, known_outcome=replace(outcome, markers_unread="Broker 2 did not answer")).decision
-    for found, why in ((not_sought, "they were not read"), (unread, "Broker 2 did not answer")):
-        assert (found.verdict, found.outcome, found.action) == ("unknown", "unknown", None)
-        assert found.missing == (
-            "the markers of producer 7 on other partitions, which show whether the coordinators' log has lost a "
-            f"commit: {why}",
-        )
-        assert found.remedy.startswith("Do not abort.")
-
-
-@pytest.mark.parametrize("unread", [None, "Broker 2 did not answer"])
-def test_a_commit_needs_no_markers_on_other_partitions(unread: str | None) -> None:
-    (evidence,) = Diagnosis.of(twice(observation())).to_read()
-    outcome = Outcome(name="commit", reason="its log shows it", markers_unread=unread)
-    assert replace(evidence, known_outcome=outcome).decision.action == "complete"
-
-
-BEFORE = data(0, pid=1, records=100)
-OLDER = (marker(0, COMMIT, pid=1, second=2), data(1, pid=1, records=99))  # that the log is older is proven
-ENDED = observation(transaction(state="CompleteCommit", on=()))
-
-
-def here(*rows: dict[str, Any], start: int = 0) -> dict[TopicPartition, Excerpt]:
-    """The log of the partition, read up to the high watermark."""
-    return {HERE: excerpt(*rows, start=start, stop=150)}
-
-
-def ended(end: str, *, offset: int = 1, began: float = 3, at_second: float = 11, **more: Any) -> list[Row]:
-    return ended_records(end, began=began, at_second=at_second, offset=offset, **more)
-
-
-def timed(offset: int, second: float) -> dict[str, Any]:
-    """A broker's time in the log of the partition: the marker of another producer."""
-    return marker(offset, COMMIT, pid=1, second=second)
-
-
-def test_what_the_log_decides() -> None:
-    committed, proven = [init(), *ended("Commit")], here(BEFORE, data(100, second=4), timed(101, 5))
-    row = only(diagnosed(twice(ENDED), proven, *committed))
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
-    assert row.reason.startswith('The transaction of "payments-7"')
-    assert row.remedy.startswith("kafka-txn complete --topic orders --partition 0 --start-offset 100\n")
-    row = only(diagnosed(twice(ENDED), proven, init(), *ended("Abort")))
-    assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort")
-    assert ": the transaction of" in row.reason
-
-
-@pytest.mark.parametrize(
-    "log",
-    [
-        here(*OLDER, data(100, second=4)),
-        here(*OLDER, data(100, second=4), timed(101, 6)),  # clocks differ by up to 5 s
-        here(*OLDER[:1], data(1, pid=1, records=98), timed(99, 5), data(100, second=4)),
-        here(*OLDER, data(100, second=4), data(101, pid=1, second=5)),
-    ],
-    ids=["nothing after it", "a marker within the bound", "a marker before it", "CreateTime"],
-)
-def test_a_commit_is_likely_without_a_brokers_time_between_its_records_and_its_decision(
-    log: dict[TopicPartition, Excerpt],
-) -> None:
-    """With transaction version 1, a late record that no commit includes has the same epoch."""
-    row = only(diagnosed(twice(ENDED), log, init(), *ended("Commit")))
-    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
-    claim = "records of offset 100 are older than the commit of 2026-11-21 11:50:11 UTC"
-    assert row.remedy == (
-        "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If that "
-        f"shows that {claim}, this says how to write the COMMIT marker that is missing:\n"
-        "kafka-txn complete --topic orders --partition 0 --start-offset 100"
-    )
-    (missing,) = row.missing
-    assert missing.startswith("a broker's time between offset 100 and the decision: the transaction of")
-    assert needed_override(row, "complete") == claim
-    assert needed_override(row, "abort") == "no commit includes offset 100 of orders-0"
-    nearest = here(*OLDER, data(100, second=4), timed(101, 5.999))
-    assert only(diagnosed(twice(ENDED), nearest, init(), *ended("Commit"))).action == "complete"
-
-
-def test_a_commit_is_likely_where_the_log_is_not_proven_to_be_older() -> None:
-    """The partition may have been created again since: the commit's marker was in the old one."""
-    row = only(diagnosed(twice(ENDED), here(BEFORE, data(100, second=4)), init(), *ended("Commit")))
-    assert (row.verdict, row.action) == ("unknown", None)
-    assert row.missing[0].startswith(
-        "a proof that orders-0 was not created again, or lost its log, after this decision"
-    )
-    claim = "records of offset 100 are of the commit of 2026-11-21 11:50:11 UTC, whose marker is missing"
-    assert needed_override(row, "complete") == claim
-    assert f"If that shows that {claim}, this says" in row.remedy
-
-
-def test_a_log_that_was_not_read_to_its_end_has_no_claim_to_override() -> None:
-    """A marker would decide the records that were not read, too."""
-    log = {HERE: excerpt(BEFORE, data(100, second=4), timed(101, 5), start=0)}
-    row = only(diagnosed(twice(ENDED), log, init(), *ended("Commit")))
-    assert (row.verdict, row.action, needed_override(row, "complete")) == ("unknown", None, None)
-    assert row.missing == (
-        "the log of orders-0 from offset 102 on: whether a commit includes these records of orders-0",
-    )
-
-
-def test_a_newer_epoch_behind_a_commit_without_its_marker_is_ended_by_no_marker() -> None:
-    """A COMMIT marker would make its records visible too, and an ABORT marker discards those that are committed."""
-    owner = transaction(state="CompleteAbort", on=(), epoch=1)
-    one = observation(owner, producers=[producer(epoch=1)])
-    committed = [init(), *ended("Commit"), record(9, "Empty", second=20, epoch=1)]
-    opened = BEFORE, data(100, second=4), timed(101, 5)
-    newer = data(102, records=2, epoch=1, second=20)
-    row = only(diagnosed(twice(one), here(*opened, newer), *committed))
-    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
-    assert row.remedy.startswith("Write no marker: an abort discards committed records, and a commit makes others ")
-    (missing,) = row.missing
-    assert missing == (
-        'one decision for all of them: offset 100 (epoch 0): the transaction of "payments-7" in '
-        "__transaction_state-33 with epoch 0 was committed at 2026-11-21 11:50:11 UTC; offsets 102 to 103 (epoch 1): "
-        "no decision includes them"
-    )
-    assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "both are refuted"
-    of_both = [*committed, *ended("Commit", offset=10, began=21, at_second=40, epoch=1)]
-    row = only(diagnosed(twice(one), here(*opened, newer, timed(104, 30)), *of_both))
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete"), "one marker for both"
-    row = only(diagnosed(twice(one), here(*opened, newer), *of_both))
-    assert (row.verdict, row.action) == ("unknown", None)
-    assert (
-        needed_override(row, "complete")
-        == "records of offsets 102 to 103 are older than the commit of 2026-11-21 11:50:40 UTC"
-    )
-    assert needed_override(row, "abort") is None, "a part is proven to be committed"
-
-
-LONG = observation(transaction(start_time=ago(minutes=20), timeout_ms=FLINK_MS))
-LIVE_RECORDS = [init(), *ended("Commit"), record(9, "Ongoing", second=30, started=30, on=(HERE,))]
-COMMITTED_BELOW = here(BEFORE, data(100, second=4), timed(101, 5))
-LIKELY_BELOW = here(*OLDER, data(100, second=4))
-
-
-def test_committed_records_below_a_live_transaction_are_committed_by_it() -> None:
-    """Its client commits: an abort, and a fence, would discard them."""
-    row = only(diagnosed(twice(LONG), COMMITTED_BELOW, *LIVE_RECORDS))
-    assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
-    assert row.cause == "committed records in a live transaction"
-    assert row.remedy.startswith("Have its client commit")
-    assert "Do not fence the id" in row.remedy
-    assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "it has an owner"
-
-
-def test_committed_and_aborted_records_below_a_live_transaction_are_kept_first() -> None:
-    """Its commit published those of an abort whose marker was lost, too, as the finding said to have it commit."""
-    mixed = Outcome(name="unknown", reason="both", is_partly_committed=True, is_partly_free=True)
-    for outcome, words in (
-        (mixed, "Have its client commit"),
-        (replace(mixed, is_partly_aborted=True), "First read orders-0 from offset 100 with read_uncommitted"),
-    ):
-        diagnosis = Diagnosis.of(twice(LONG))
-        row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
-        assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
-        assert row.remedy.startswith(words)
-        assert "Do not fence the id" in row.remedy
-
-
-def test_a_live_transaction_over_aborted_records_is_not_to_commit() -> None:
-    """The finding said to wait, and the commit of its client published them."""
-    for outcome, words in (
-        (Outcome(name="undecided", reason="none", is_partly_aborted=True), "Have its client abort, or fence"),
-        (Outcome(name="unknown", reason="both", is_partly_aborted=True), "First read orders-0 from offset 100 with"),
-    ):
-        diagnosis = Diagnosis.of(twice(LONG))
-        row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
-        assert (row.verdict, row.action) == ("long", None)
-        assert "a commit may make its records visible, too" in row.reason
-        assert row.remedy.startswith(words)
-        assert "Otherwise wait" not in row.remedy
-
-
-def test_records_of_a_dead_epoch_that_may_be_committed_are_kept_before_anything_ends_them() -> None:
-    """The finding said to have the client abort, which discards them, whatever was proven of them."""
-    mixed = observation(transaction(epoch=2), producers=[producer(epoch=2)], first_batches=[FIRST_BATCH])
-    diagnosis = Diagnosis.of(twice(mixed))
-    for name, words in (
-        ("undecided", "Have its client abort"),
-        ("unknown", "First read orders-0 from offset 100 with"),
-    ):
-        row = only(diagnosis.findings(read=by_logs(diagnosis, Outcome(name=name, reason="none"))))
-        assert (row.verdict, row.outcome, row.cause) == ("ongoing", name, "mixed epochs in one transaction")
-        assert row.remedy.startswith(words)
-        assert ("Do not fence the id" in row.remedy) is (name == "unknown")
-
-
-def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
-    assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
-    words = "get the proof that no commit includes offset 100 of orders-0"
-    assert row.remedy.startswith(f"Before its client is started again, or its id is fenced, {words}: both abort"), (
-        'it was "start it again: its InitProducerId ends the transaction", which discards what was likely committed'
-    )
-    row = only(diagnosed(twice(LONG), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
-    assert (row.verdict, row.outcome) == ("long", "undecided")
-    assert row.remedy.endswith("Fence its id only to end it sooner.")
-    unread = only(Diagnosis.of(twice(LONG)).findings())
-    assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
-    monkeypatch.setattr(rules, "may_be_flinks", lambda name: True)
-    row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
-    assert f"{words}, and that no checkpoint of Flink is to commit it: both" in row.remedy
-
-
-def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:
-    """A fence aborts all that is open here."""
-    overdue = observation(transaction(start_time=ago(minutes=2)))
-    row = only(diagnosed(twice(overdue), LIKELY_BELOW, *LIVE_RECORDS))
-    assert (row.verdict, row.outcome, row.action) == ("overdue", "unknown", None)
-    assert "first get the proof that no commit includes offset 100 of orders-0 (a broker's time between" in row.remedy
-    assert "kafka-txn fence" not in row.remedy
-    assert "it should have been aborted" in row.reason
-    row = only(diagnosed(twice(overdue), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
-    assert (row.verdict, row.outcome, row.action) == ("overdue", "undecided", "fence"), "nothing was committed"
-    row = only(diagnosed(twice(overdue), COMMITTED_BELOW, *LIVE_RECORDS))
-    assert (row.verdict, row.cause) == ("ongoing", "committed records in a live transaction")
-    unread = only(Diagnosis.of(twice(overdue)).findings())
-    assert (unread.verdict, unread.outcome, unread.action) == ("overdue", "unknown", None)
-    without_data = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
-    assert only(Diagnosis.of(twice(without_data)).findings()).action == "fence", "it has nothing here to discard"
-
-
 def test_partitions_that_one_observation_does_not_decide() -> None:
     held = observation(producers=[], partitions=[partition()])
     assert Diagnosis.of([held]).to_recheck() == [HERE]
@@ -530,24 +567,6 @@ def test_partitions_that_one_observation_does_not_decide() -> None:
         producers=[producer(), producer(8, partition=1)],
     )
     assert Diagnosis.of([both]).to_recheck() == [HERE]
-
-
-def test_a_transaction_without_data_needs_no_log() -> None:
-    without_data = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
-    assert Diagnosis.of([without_data]).to_read() == []
-    assert only(Diagnosis.of([without_data]).findings()).verdict == "overdue"
-
-
-def test_doubts_of_one_observation_are_named_once() -> None:
-    gap = replace(COMPLETE, gaps=("broker 2 did not answer",))
-    row = only(diagnosed(twice(observation(coverage=gap))))
-    assert row.missing == ("broker 2 did not answer",)
-    failed = observation(partitions_after=[partition(error="NOT_LEADER: x")])
-    assert "the leader's offsets: NOT_LEADER: x" in only(row for row in diagnosed([failed]) if row.producer_id).missing
-    moved = observation(partitions_after=[partition(leader=2)])
-    assert only(diagnosed(twice(moved))).missing == (
-        "a response of the partition's leader: leadership moved during the observation",
-    )
 
 
 def test_evidence_that_is_missing_altogether() -> None:
@@ -566,16 +585,13 @@ OUTCOMES = {
     "commit": Outcome(name="commit", reason="", offsets=OFFSETS),
     "unknown": Outcome(name="unknown", reason="", offsets=OFFSETS),
     "a commit is likely": Outcome(name="unknown", reason="", offsets=OFFSETS, commit_claim=OLDER_THAN_IT),
-    "committed, and free": Outcome(
-        name="unknown", reason="", offsets=OFFSETS, is_partly_committed=True, is_partly_free=True
-    ),
-    "committed, and likely": Outcome(
-        name="unknown", reason="", offsets=OFFSETS, is_partly_committed=True, commit_claim=OLDER_THAN_IT
-    ),
-    "free, and likely": Outcome(
-        name="unknown", reason="", offsets=OFFSETS, is_partly_free=True, commit_claim=OLDER_THAN_IT
-    ),
-}
+    "committed, and free": Outcome(name="unknown", reason="", offsets=OFFSETS, is_partly_committed=True,
+        is_partly_free=True),
+    "committed, and likely": Outcome(name="unknown", reason="", offsets=OFFSETS, is_partly_committed=True,
+        commit_claim=OLDER_THAN_IT),
+    "free, and likely": Outcome(name="unknown", reason="", offsets=OFFSETS, is_partly_free=True,
+        commit_claim=OLDER_THAN_IT),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -604,99 +620,36 @@ def test_no_outcome_proves_both_claims_or_leaves_a_commit_out() -> None:
         assert (each.name == "commit") == (each.all_committed.status == PROVEN)
 
 
-HANGING = observation()
-FREE = replace(OUTCOMES["undecided"], are_markers_sought=True)
-
-
-def entries(one: Observation, shown: Outcome = FREE) -> dict[str, str | None]:
-    (evidence,) = Diagnosis.of(twice(one)).to_read()
-    found = list(claim_entries(replace(evidence, known_outcome=shown)))
-    assert {each.source for each in found} <= {"claims"}
-    assert {each.observed_at for each in found} <= {one.observed_at}
-    return {each.name or "": each.value for each in found}
-
-
-def test_the_claims_are_evidence_of_a_finding() -> None:
-    assert entries(HANGING) == {
-        "claim_not_owned": "no live transaction owns offset 100 of orders-0: proven",
-        "claim_no_commit": "no commit includes offset 100 of orders-0: proven",
-        "claim_all_committed": "a commit includes offset 100 of orders-0: refuted",
-    }
-    row = only(Diagnosis.of(twice(HANGING)).findings(read={}))
-    assert [each.name for each in row.evidence if each.source == "claims"] == list(entries(HANGING))
-
-
-def test_a_doubt_leaves_open_whether_a_live_transaction_owns_it() -> None:
-    gap = observation(coverage=replace(COMPLETE, gaps=("broker 2 did not answer",)))
-    two = observation(transaction(), transaction(coordinator_id=2))
-    words = "no live transaction owns offset 100 of orders-0: not proven"
-    assert entries(gap)["claim_not_owned"] == words
-    assert entries(two)["claim_not_owned"] == words, "a rule on its owners leaves it unknown"
-    unread = entries(HANGING, OUTCOMES["unknown"])
-    assert unread["claim_not_owned"] == "no live transaction owns offset 100 of orders-0: proven", "that is another one"
-
-
 @pytest.mark.parametrize(
     "owner",
     [
-        transaction(start_time=ago(minutes=20)),
-        transaction(start_time=ago(minutes=20), timeout_ms=3_600_000),
-        transaction(timeout_ms=2**31 - 1),
+        OVERDUE,
+        LONG,
+        transaction(timeout_ms=TWO_PHASE),
         transaction(state="PrepareCommit", last_update_time=ago(minutes=5)),
     ],
     ids=["overdue", "long", "prepared", "being ended"],
-)
+)  # fmt: skip
 def test_of_what_has_an_owner_no_claim_can_be_asserted(owner: Transaction) -> None:
-    """No marker is written; a recording keeps what was known of its records."""
-    one = observation(owner)
+    """No marker is written; a recording keeps what was known of its records, by its own partition alone."""
+    (evidence,) = Diagnosis.of(twice(observation(owner))).to_read()
     for outcome in OUTCOMES.values():
-        found = entries(one, replace(outcome, are_markers_sought=True))
+        found = {each.name: each.value for each in claim_entries(replace(evidence, known_outcome=outcome))}
         assert found["claim_not_owned"] == f"no live transaction owns {OFFSETS}: refuted"
         assert found["claim_no_commit"] == f"{outcome.no_commit.claim}: {outcome.no_commit.status}"
         assert found["claim_all_committed"] == f"{outcome.all_committed.claim}: {outcome.all_committed.status}"
-    (evidence,) = Diagnosis.of(twice(one)).to_read()
     assert list(claim_entries(evidence)) == [], "nothing is known of its records if no log was read"
 
 
-@pytest.mark.parametrize("name", ["undecided", "abort"])
-def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_read(name: str) -> None:
-    outcome = OUTCOMES[name]
-    words = "no commit includes offset 100 of orders-0"
-    unsought = outcome
-    unread = replace(outcome, are_markers_sought=True, markers_unread="payments-3 could not be read")
-    for log, status in (
-        (unsought, "not proven"),
-        (unread, "not proven"),
-        (replace(unsought, are_markers_sought=True), "proven"),
-    ):
-        assert entries(HANGING, log)["claim_no_commit"] == f"{words}: {status}"
-    diagnosis = Diagnosis.of(twice(HANGING))
-    row = only(diagnosis.findings(read=by_logs(diagnosis, unread)))
-    assert needed_override(row, "abort") == words
-    refuted = OUTCOMES["committed, and free"]
-    assert entries(HANGING, refuted)["claim_no_commit"] == f"{words}: refuted", "nothing makes that better"
-    owned = entries(observation(transaction(start_time=ago(minutes=20))), unsought)
-    assert owned["claim_no_commit"] == f"{words}: proven", "of what has an owner, they are not looked for"
-
-
 def test_a_transaction_that_has_written_nothing_here_has_no_claims() -> None:
-    one = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
-    ((evidence,),) = Diagnosis.of(twice(one)).opened.values()
+    ((evidence,),) = Diagnosis.of(twice(observation(OVERDUE, **WITHOUT_DATA))).opened.values()
     assert evidence.start is None
     assert list(claim_entries(evidence)) == []
-    assert list(claim_entries(replace(evidence, known_outcome=FREE))) == []
-
-
-def test_what_may_have_an_owner_has_claims_whether_its_log_was_read_or_not() -> None:
-    two = observation(transaction(), transaction(coordinator_id=2))
-    (evidence,) = Diagnosis.of(twice(two)).to_read()
-    assert [each.name for each in claim_entries(evidence)] == list(entries(two))
-    (owned,) = Diagnosis.of(twice(observation(transaction(start_time=ago(minutes=20))))).to_read()
-    assert list(claim_entries(owned)) == []
+    assert list(claim_entries(replace(evidence, known_outcome=OUTCOMES["undecided"]))) == []
 
 
 def finding(*values: tuple[str, str], verdict: Verdict = Verdict.UNKNOWN) -> Finding:
-    row = only(diagnosed(twice(HANGING)))
+    (row,) = seen().findings()
     entry = row.evidence[0]
     return replace(row, verdict=verdict, evidence=tuple(replace(entry, name=name, value=v) for name, v in values))
 
@@ -741,29 +694,3 @@ def test_without_claims_nothing_may_be_overridden() -> None:
     """Of a finding without a transaction, or of one whose logs were not read."""
     assert needed_override(finding(), "abort") is None
     assert needed_override(finding(("claim_no_commit", "b: not proven")), "complete") is None
-
-
-def test_a_commit_and_a_record_that_joined_it_are_neither_aborted_nor_completed() -> None:
-    """Version 1: the commit's marker is lost, and another broker's time shows a record younger than its decision."""
-    committed = [init(), *ended_records("Commit", began=3, at_second=11), record(9, "Empty", second=40, epoch=1)]
-    owner = observation(transaction(state="Empty", epoch=1, on=()), producers=[producer()])
-    before, older = data(90, pid=1, records=10), (data(100, second=4), marker(101, COMMIT, pid=1, second=5))
-    late, after = marker(102, COMMIT, pid=1, second=17), data(103, sequence=1, second=18)
-    log = {HERE: excerpt(before, *older, late, after, stop=150)}
-    row = only(diagnosed(twice(owner), log, *committed))
-    statuses = [each.value for each in row.evidence if each.source == "claims"]
-    assert statuses == [
-        "no live transaction owns offsets 100 to 103 of orders-0: proven",
-        "no commit includes offsets 100 to 103 of orders-0: refuted",
-        "a commit includes offsets 100 to 103 of orders-0: refuted",
-    ]
-    assert (row.verdict, row.action, needed_override(row, "abort"), needed_override(row, "complete")) == (
-        *("unknown", None),
-        *(None, None),
-    )
-    within = {HERE: excerpt(before, *older, {**late, "second": 16}, after, stop=150)}
-    row = only(diagnosed(twice(owner), within, *committed))
-    assert (
-        needed_override(row, "complete") == "records of offset 103 are older than the commit of 2026-11-21 11:50:11 UTC"
-    )
-    assert needed_override(row, "abort") is None

@@ -138,13 +138,9 @@ def test_resources_named_by_the_caller_are_listed_first() -> None:
 SECRETS = [
     "sasl.password=hunter2",
     'sasl.jaas.config = org.apache.kafka.PlainLoginModule required username="u" password="hunter2 x";',
-    "ssl.key.password: hunter2",
-    '{"client_secret":"hunter2"}',
-    "Authorization: Bearer hunter2",
-    "https://user:hunter2@registry:8081/x",
-    "--token hunter2 api_key=hunter2",
-    "password='hunter2'",
-]
+    "ssl.key.password: hunter2", '{"client_secret":"hunter2"}', "Authorization: Bearer hunter2",
+    "https://user:hunter2@registry:8081/x", "--token hunter2 api_key=hunter2", "password='hunter2'",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -18,15 +18,9 @@ CHROMIUM = "/usr/bin/chromium"
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/10_panel.ipynb"
 SERVERS = {"JupyterLab": jupyter_lab, "Voila": voila}
 CHROMIUM_ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+)  # fmt: skip
 START_TIMEOUT_MS = 90_000  # to start Kafka and run all cells
 
 

@@ -26,17 +26,11 @@ def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator
     _write_settings(folder, "notebook-extension/tracker", {"windowingMode": "none"})  # every cell is in the page
     (port,) = free_ports(1)
     options = [
-        f"--ServerApp.root_dir={notebook.parent}",
-        f"--ServerApp.port={port}",
-        "--ServerApp.ip=127.0.0.1",
-        "--no-browser",
-        "--allow-root",
-        "--IdentityProvider.token=",
-        "--ServerApp.password=",
-        "--ServerApp.disable_check_xsrf=True",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        f"--ServerApp.root_dir={notebook.parent}", f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1",
+        "--no-browser", "--allow-root", "--IdentityProvider.token=", "--ServerApp.password=",
+        "--ServerApp.disable_check_xsrf=True", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
-    ]
+    ]  # fmt: skip
     with _run_server(["jupyterlab", *options], folder, f"127.0.0.1:{port}"):
         yield f"http://127.0.0.1:{port}/lab/tree/{notebook.name}?reset"
 

@@ -43,35 +43,19 @@ class Items:
 
 
 ITEMS: Mapping[int, Items] = {
-    2: Items(
-        requested=["topics", "partitions"],
-        answered=["topics", "partitions"],
-        names=[["name"], ["partition_index"]],
-        answered_names=[["name"], ["partition_index"]],
-    ),
+    2: Items(requested=["topics", "partitions"], answered=["topics", "partitions"],
+        names=[["name"], ["partition_index"]], answered_names=[["name"], ["partition_index"]]),
     3: Items(requested=["topics"], answered=["topics"], names=[["name"]], answered_names=[["name"]]),
     9: Items(requested=["groups"], answered=["groups"], names=[["group_id"]], answered_names=[["group_id"]]),
     10: Items(requested=["coordinator_keys"], answered=["coordinators"], names=[[]], answered_names=[["key"]]),
     15: Items(requested=["groups"], answered=["groups"], names=[[]], answered_names=[["group_id"]]),
-    32: Items(
-        requested=["resources"],
-        answered=["results"],
-        names=[["resource_type", "resource_name"]],
-        answered_names=[["resource_type", "resource_name"]],
-    ),
-    61: Items(
-        requested=["topics", "partition_indexes"],
-        answered=["topics", "partitions"],
-        names=[["name"], []],
-        answered_names=[["name"], ["partition_index"]],
-    ),
-    65: Items(
-        requested=["transactional_ids"],
-        answered=["transaction_states"],
-        names=[[]],
-        answered_names=[["transactional_id"]],
-    ),
-}
+    32: Items(requested=["resources"], answered=["results"], names=[["resource_type", "resource_name"]],
+        answered_names=[["resource_type", "resource_name"]]),
+    61: Items(requested=["topics", "partition_indexes"], answered=["topics", "partitions"], names=[["name"], []],
+        answered_names=[["name"], ["partition_index"]]),
+    65: Items(requested=["transactional_ids"], answered=["transaction_states"], names=[[]],
+        answered_names=[["transactional_id"]]),
+}  # fmt: skip
 """By API key: ListOffsets, Metadata, OffsetFetch, FindCoordinator, DescribeGroups, DescribeConfigs, DescribeProducers,
 DescribeTransactions."""
 

@@ -187,14 +187,9 @@ class _Clock:
 
 _clock = _Clock()
 PACKAGES = (
-    "toolkit.sources.diagnose",
-    "toolkit.sources.live",
-    "toolkit.actions",
-    "toolkit.analysis.diagnosis",
-    "toolkit.analysis.transaction_history",
-    "toolkit.analysis.transaction_owners",
-    "toolkit.schema.table",
-)
+    "toolkit.sources.diagnose", "toolkit.sources.live", "toolkit.actions", "toolkit.analysis.diagnosis",
+    "toolkit.analysis.transaction_history", "toolkit.analysis.transaction_owners", "toolkit.schema.table",
+)  # fmt: skip
 
 
 class _Executor:

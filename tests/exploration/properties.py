@@ -345,37 +345,29 @@ def _short(row: Row) -> str:
 
 
 KNOWN_LIMITS = {
-    "begun again before the marker": (
-        "Transaction version 1: between the last check and the marker, the producer adds the partition again "
-        "and writes with the same epoch; the marker then ends that transaction too. WriteTxnMarkers has no "
-        "condition but the epoch."
-    ),
-    "a former leader and stale metadata": (
-        "The metadata and a former leader that has not learned of the election agree on what has ended since. "
-        "No harm follows: the marker goes to the former leader, which cannot commit it."
-    ),
-    "two decisions without a marker": (
-        "A commit and an abort that both include the partition lack their markers: which of them wrote the "
-        "records is unknown."
-    ),
-    "committed in a torn transaction": (
-        "A delayed EndTxn has ended the next transaction too early (transaction version 1). What its client "
-        "writes afterwards, and commits, was never committed by the coordinator; nothing but the client "
-        "knows."
-    ),
-    "lost records of the coordinators' log": (
-        "With the tail that an election or a restore cut off, the coordinators' log has lost the record that added the "
-        "partition or began the transaction, and its offsets do not show it. A client of version 1 goes on, and its "
-        "commit returns success without the partition, as if it had never added it. Only a COMMIT marker on another "
-        "partition that no decision explains tells these apart. With version 2 it takes the loss of the marker, and of "
-        "all records that show the producer's version."
-    ),
-    "begun again before the fence": (
-        "Between the last check and InitProducerId, the producer ends its transaction and begins the next "
-        "one, which the fence aborts: InitProducerId takes no epoch as a condition while a transaction is "
-        "open."
-    ),
-}
+    "begun again before the marker":
+        "Transaction version 1: between the last check and the marker, the producer adds the partition again and "
+        "writes with the same epoch; the marker then ends that transaction too. WriteTxnMarkers has no condition but "
+        "the epoch.",
+    "a former leader and stale metadata":
+        "The metadata and a former leader that has not learned of the election agree on what has ended since. No "
+        "harm follows: the marker goes to the former leader, which cannot commit it.",
+    "two decisions without a marker":
+        "A commit and an abort that both include the partition lack their markers: which of them wrote the records "
+        "is unknown.",
+    "committed in a torn transaction":
+        "A delayed EndTxn has ended the next transaction too early (transaction version 1). What its client writes "
+        "afterwards, and commits, was never committed by the coordinator; nothing but the client knows.",
+    "lost records of the coordinators' log":
+        "With the tail that an election or a restore cut off, the coordinators' log has lost the record that added "
+        "the partition or began the transaction, and its offsets do not show it. A client of version 1 goes on, and "
+        "its commit returns success without the partition, as if it had never added it. Only a COMMIT marker on "
+        "another partition that no decision explains tells these apart. With version 2 it takes the loss of the "
+        "marker, and of all records that show the producer's version.",
+    "begun again before the fence":
+        "Between the last check and InitProducerId, the producer ends its transaction and begins the next one, which "
+        "the fence aborts: InitProducerId takes no epoch as a condition while a transaction is open.",
+}  # fmt: skip
 """Name to reason."""
 
 

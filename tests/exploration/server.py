@@ -27,8 +27,9 @@ from tests.exploration.world import (
 from tests.formats.logs import control_batch
 from tests.formats.packed import seal
 from tests.messages import by_topic, message, named
-from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, write_batch
+from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.coordinator_records import STATE_TOPIC, STATES, coordinator_partition
+from toolkit.sources.live.broker_client import write_batch
 
 TIMESTAMPS = struct.Struct(">qq")
 

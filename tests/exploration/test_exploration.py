@@ -19,31 +19,21 @@ from toolkit.analysis.diagnosis.decision import PARTITION_RULES
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 
 VERDICTS = {
-    "clear",
-    "ending",
-    "hanging",
-    "long",
-    "ongoing",
-    "overdue",
-    "prepared",
-    "stuck_ending",
-    "unknown",
-    "unreplicated",
-}  # ended: only recordings see that
+    "clear", "ending", "hanging", "long", "ongoing", "overdue", "prepared", "stuck_ending", "unknown", "unreplicated",
+}  # fmt: skip
+"""All but ended: only recordings see that."""
 UNREACHED = {
     "on the coordinators' topic": "no producer of the model writes there",
     "prepared elsewhere": "no world prepares two transactions",
     "a state that this version does not know": "the model knows no others",
     "recorded otherwise": "only recordings have it",
     "the log has another producer's batch": "the model's producer state follows from its log",
-    "the log has its marker, the producer state has not": "the same",
-    "it has ended": "only recordings see that",
+    "the log has its marker, the producer state has not": "the same", "it has ended": "only recordings see that",
     "began during the copy": "the model has no files; tests/sources/test_log_dir_copy.py has one",
     "an epoch is missing": "all answers of the model have one",
     "not described": "no right hides one id alone from DescribeTransactions",
-    "PrepareEpochFence": "a coordinator never logs or shows it",
-    "PrepareEpochFence for long": "the same",
-    "it has ended meanwhile": "more than three steps between two requests; tests/analysis/test_diagnose.py has it",
+    "PrepareEpochFence": "a coordinator never logs or shows it", "PrepareEpochFence for long": "the same",
+    "it has ended meanwhile": "more than three steps between two requests; tests/analysis/test_rules.py has it",
     "its commit is decided and the marker on the way": "the same",
     "its abort is decided and the marker on the way": "the same",
     "overdue, fenced by the last epoch": "no world has so many epochs; tests/actions/test_last_epoch.py has it",
@@ -51,7 +41,7 @@ UNREACHED = {
     "pre-committed by a checkpoint of Flink, over aborted records": "the same",
     "pre-committed by a checkpoint of Flink": "the model has no checkpoint; tests/actions/test_commit.py has one",
     "to be committed by a checkpoint of Flink": "the same; tests/analysis/test_flink_checkpoint_rules.py",
-}
+}  # fmt: skip
 """Rules that no state of the model reaches, and why."""
 
 MEANWHILE = ("a marker that is replicated late", "a dead epoch under a live transaction")
@@ -123,14 +113,10 @@ def test_a_lost_record_of_the_coordinators_log_is_known_for_version_1_only() -> 
 
 
 WRITTEN = (
-    "a late batch",
-    "a partition that was never added",
-    "a lost ABORT",
-    "a lost COMMIT, version 2",
-    "a commit that a broker's time proves",
-    "a zombie that is younger than an earlier commit whose marker is gone",
+    "a late batch", "a partition that was never added", "a lost ABORT", "a lost COMMIT, version 2",
+    "a commit that a broker's time proves", "a zombie that is younger than an earlier commit whose marker is gone",
     "two commits without their markers, version 2",
-)
+)  # fmt: skip
 
 
 @pytest.mark.longer

@@ -11,8 +11,9 @@ from google_crc32c import value as crc32c
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from toolkit.formats.batches import HEADER, read_header, write_batch
+from toolkit.formats.batches import HEADER, read_header
 from toolkit.formats.headers import ABORT, COMMIT, Headers, LogChunk
+from toolkit.sources.live.broker_client import write_batch
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000

@@ -18,7 +18,8 @@ from kafka.record.memory_records import MemoryRecords
 from tests.formats.packed import CODECS, LOG_APPEND_TIME, Headers, compress, pack_batch, varint
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.batch_records import Record, decompress, read_records
-from toolkit.formats.batches import HEADER_SIZE, read_header, write_batch
+from toolkit.formats.batches import HEADER_SIZE, read_header
+from toolkit.sources.live.broker_client import write_batch
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000

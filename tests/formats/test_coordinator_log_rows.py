@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
 from tests.formats.test_coordinator_records import states, write_key, write_value
 from toolkit.formats.batch_records import Record, read_records
-from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_log_rows import LOST, _varints, keys_and_values, locate, offsets_log, transaction_log
 from toolkit.formats.coordinator_records import read_transaction_key, read_transaction_value
 from toolkit.formats.scan import scan
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.sources.live.broker_client import write_batch
 
 ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
 ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_transaction_log_records

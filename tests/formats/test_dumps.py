@@ -146,7 +146,7 @@ def test_snapshots_and_aborted_transactions_match_the_files(files: Files) -> Non
     dumps = files.dumps("records")
     snapshots = [each for each in dumps if each.kind == "snapshot"]
     aborted = [each for each in dumps if each.kind == "txnindex"]
-    assert any(state.current_txn_first_offset for each in snapshots for state in each.snapshot)
+    assert any(state.current_txn_start_offset for each in snapshots for state in each.snapshot)
     assert sum(len(each.aborted) for each in aborted) >= 3
     for each in snapshots:
         expected = read_snapshot(files.source(each).read_bytes())

@@ -8,14 +8,9 @@ from tests.notebooks.books import BOOKS, code_cells, read, with_parameters, writ
 from tests.notebooks.running import run
 
 SAMPLES = {
-    "00": ["late-message"],
-    "02": ["open-young", "long-history"],
-    "03": ["superseded-same-partition"],
-    "05": ["late-message"],
-    "06": ["flight-recording"],
-    "07": ["flight-recording"],
-    "09": ["several-open"],
-}
+    "00": ["late-message"], "02": ["open-young", "long-history"], "03": ["superseded-same-partition"],
+    "05": ["late-message"], "06": ["flight-recording"], "07": ["flight-recording"], "09": ["several-open"],
+}  # fmt: skip
 CASES = [
     pytest.param(path, name, id=f"{path.stem}-{name}") for path in BOOKS for name in SAMPLES.get(path.stem[:2], ())
 ]

@@ -10,9 +10,9 @@ from pathlib import Path
 from google_crc32c import value as crc32c
 
 from toolkit import LogDir
-from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_records import STATES, coordinator_partition
 from toolkit.formats.scan import scan_file
+from toolkit.sources.live.broker_client import write_batch
 
 META = "meta.properties"
 CLUSTER = "xRkncQT9TEa2WI1kTHANEQ"

@@ -128,11 +128,11 @@ def refused(staged: Staged, row: Row) -> None:
     """Neither marker is written, not even by a plan from when the finding looked like another."""
     hanging = {"verdict": "hanging", "outcome": "undecided", "action": "abort", "missing": []}
     with pytest.raises(ActionRefused):
-        plan_abort(staged.cluster, {**row, **hanging}).preflight(recheck_after=0.1)
+        plan_abort(staged.cluster, {**row, **hanging}).check(recheck_after=0.1)
     with pytest.raises(ActionRefused):
         plan_complete(
             staged.cluster, {**row, "verdict": "stuck_ending", "outcome": "commit", "action": "complete", "missing": []}
-        ).preflight(recheck_after=0.1)
+        ).check(recheck_after=0.1)
 
 
 def test_a_commit_of_a_newer_epoch_does_not_make_a_dead_epoch_committed(staged: Staged) -> None:

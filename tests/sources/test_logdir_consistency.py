@@ -39,9 +39,10 @@ from tests.stored import compare
 from toolkit import LogDir
 from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
 from toolkit.errors import DecodeError
-from toolkit.formats.batches import read_header, write_batch
+from toolkit.formats.batches import read_header
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.broker_client import write_batch
 from toolkit.sources.logdir.consistency import end_time
 from toolkit.sources.logdir.contents import found_in
 from toolkit.sources.logdir.observe_files import observe_files

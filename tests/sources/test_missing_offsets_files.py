@@ -25,12 +25,14 @@ from tests.sources.log_files import (
 from toolkit import LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
-from toolkit.formats.batches import CONTROL, write_batch
+from toolkit.formats.batches import CONTROL
 from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
 from toolkit.schema.table import LogId, TopicPartition
 from toolkit.sources import offset_reader
-from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange, log_transaction_tables_of
+from toolkit.sources.live.broker_client import write_batch
+from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange
+from toolkit.sources.log_tables import log_transaction_tables
 from toolkit.sources.offset_queries import CommittedOffset, lag_of_group
 
 Ranges = list[tuple[int, int, str | None]]
@@ -290,7 +292,8 @@ def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there()
         fetched = FetchedRange(
             log_id=LogId(topic="orders", partition=0), start=0, stop=4, chunks=fetched_chunks(of_name)
         )
-        rows = [row for table in log_transaction_tables_of(fetched) for row in table.to_pylist()]
+        tables = log_transaction_tables(fetched.divided, fetched.log_id, before=fetched.before)
+        rows = [row for table in tables for row in table.to_pylist()]
         found[name] = [(row["first_offset"], row["outcome"]) for row in rows if row["producer_id"] is not None]
         assert sum(row["producer_id"] is None for row in rows) == 1, "what could not be read"
     assert found == {

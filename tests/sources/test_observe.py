@@ -601,7 +601,7 @@ def test_a_leader_that_controllers_have_lost_keeps_nothing_open() -> None:
     diagnosis = Diagnosis.of([first])
     assert diagnosis.to_recheck() == [tp]
     evidence: Any = SimpleNamespace(client=wire_to(cluster), _first=first)
-    diagnosis = diagnosis.with_next(ClusterEvidence.observe_again(evidence, [tp]))
+    diagnosis = Diagnosis.of([ClusterEvidence.observe_again(evidence, [tp])], earlier=diagnosis.indexed)
     (row,) = diagnosis.findings(requested=[tp])
     assert (row.verdict, row.last_stable_offset) == ("clear", 150)
 
@@ -622,7 +622,7 @@ def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
 def diagnosed_twice(cluster: FakeCluster) -> Diagnosis:
     first, tp = observation(cluster), TopicPartition("orders", 0)
     evidence: Any = SimpleNamespace(client=wire_to(cluster), _first=first)
-    return Diagnosis.of([first]).with_next(ClusterEvidence.observe_again(evidence, [tp]))
+    return Diagnosis.of([ClusterEvidence.observe_again(evidence, [tp])], earlier=Diagnosis.of([first]).indexed)
 
 
 def test_a_broker_of_another_cluster_ends_the_second_look() -> None:

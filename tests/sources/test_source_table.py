@@ -18,6 +18,7 @@ from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.lab.lab_source import SampleSource
 from toolkit.schema import MISSING_OFFSETS, OFFSET_VISIBILITY, SEGMENTS, Row
+from toolkit.schema.log import LogSegment
 from toolkit.sources import progress_bar as progress_module
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import CLUSTER, SOURCE_TABLES, DeclaredTable, Source, TableArguments, implements, tables_of
@@ -52,7 +53,7 @@ def test_a_source_has_functions_for_its_tables_and_no_others() -> None:
         class Partial(Source):
             kind = CLUSTER
 
-    def segments(self: Cluster, arguments: TableArguments) -> list[Row]:
+    def segments(self: Cluster, arguments: TableArguments) -> list[LogSegment]:
         return []
 
     with pytest.raises(TypeError, match=r"More and the declarations of a cluster differ by \['segments'\]"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -248,7 +248,7 @@ def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp
 class OfNothing(ListedLogs):
     """Logs in which nothing is found; with paths, a cluster that may hide topics."""
 
-    def current_findings(self) -> pa.Table:
+    def current_findings(self, settled: Mapping[str, int]) -> pa.Table:
         return FINDINGS.arrow([replace(UNREAD, topic=None, partition=None).row()] if self.paths else [])
 
     def proof(self) -> None:
@@ -265,7 +265,9 @@ def test_a_run_ends_nothing_where_it_does_not_look(
     """A run with --topic, on another cluster, or on the files of another broker: what hangs was no row any more."""
     hung = replace(HUNG.findings[0], cluster_id="a")
     this: Any = SimpleNamespace(
-        result=StoredRun(findings=(hung,)), _signature=lambda logs: "of payments", states=SimpleNamespace(before={})
+        result=StoredRun(findings=(hung,)),
+        _signature=lambda logs: "of payments",
+        states=SimpleNamespace(before={}, all={}),
     )
     name, _, hides = (cluster or "a").partition(" ")
     logs = [
@@ -309,6 +311,23 @@ def test_a_partition_of_one_name_is_of_each_cluster() -> None:
     _, found = of_topics.stored(with_samples=False)
     assert {(each["cluster_id"], each["topic_id"], each["is_current"]) for each in found} == {
         ("a", "id", True), ("b", "id", True)
+    }  # fmt: skip
+
+
+def test_what_files_of_two_clusters_do_not_show_is_unknown_in_each() -> None:
+    """The error of a partition, whose files are of two clusters, was of one of them; the other had no finding."""
+    names = [f"{each}/1/id/orders-0" for each in ("a", "b")]
+    of_topics = TopicFindings(
+        store=cast(Any, SimpleNamespace(load=lambda *names: None)),
+        states=cast(Any, SimpleNamespace(all={})),
+        run=StoredRun(signature="of files", findings=(replace(UNREAD, cluster_id=None),)),
+        listings={each: LogListing(log=each, topic="orders", partition=0) for each in names},
+        is_consistent=False,
+        min_held_ms=0,
+    )
+    _, found = of_topics.stored(with_samples=False)
+    assert {(each["cluster_id"], each["verdict"], each["is_current"]) for each in found} == {
+        ("a", "unknown", True), ("b", "unknown", True)
     }  # fmt: skip
 
 
@@ -529,5 +548,5 @@ def test_tasks_read_markers_of_other_tasks_partitions(spark: SparkSession, tmp_p
     assert [list(row) for row in found.where("topic = 'left' and producer_id = 7").select(*COLUMNS).collect()] == [
         expected
     ]
-    of_pipeline = list_files(spark, [str(files.root)], topics=["left"], assertions=ASSERTED).current_findings()
+    of_pipeline = list_files(spark, [str(files.root)], topics=["left"], assertions=ASSERTED).current_findings({})
     assert [[row[name] for name in COLUMNS] for row in of_pipeline.to_pylist() if row["producer_id"] == 7] == [expected]

@@ -39,11 +39,10 @@ from tests.spark.read_log import listed
 from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
-from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.scan import scan
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
-from toolkit.schema.recorded import LSO_HOLDS
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_HOLDS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.sources.live.broker_client import write_batch
 from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,30 @@ import pytest
 
 from tests.sources.log_files import (
     CLEANED,
+    HIGH_WATERMARK,
     SEGMENT,
     after,
     data,
     in_epoch,
     marker,
+    state_record,
     write_checkpoint,
     write_log,
     write_root,
+    write_snapshot,
+    write_state_topic,
 )
 from tests.spark.read_log import listed
 from tests.spark.test_incomplete_copies import Tables
+from toolkit import LogDir
 from toolkit.errors import UsageError
+from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.logdir.contents import found_in
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import ReplicaState, read_state
+from toolkit.sources.source import TableArguments
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline.log_states import assumptions, renames
 from toolkit.spark.pipeline.run_sources import ListedLogs
@@ -115,6 +126,62 @@ def test_a_copy_of_before_retention_takes_nothing_back(tmp_path: Path) -> None:
         tables.folder = tmp_path / name
         tables.run()
         assert [offset for _, _, offset in offsets(tables)] == [4, 6]
+
+
+def test_a_shorter_copy_without_leader_epochs_takes_nothing_back(tmp_path: Path) -> None:
+    """It passed for a truncated log: the last transaction, whose marker an older copy lacks, was hanging again."""
+    for name, count in (("newer", 4), ("older", 4)):
+        write_logs(tmp_path / name, count=count)
+    older = tmp_path / "older" / "orders-0"
+    (older / SEGMENT).write_bytes((older / SEGMENT).read_bytes()[: -len(marker(7, 7, after()))])
+    (older / "leader-epoch-checkpoint").unlink()
+    tables = Tables(tmp_path / "newer")
+    tables.run()
+    before = tables.rows()
+    for name in ("older", "newer"):
+        tables.folder = tmp_path / name
+        tables.run()
+        errors = [row["error"] for row in tables.log_transactions if row["error"]]
+        assert [each.partition(",")[0] for each in errors] == ["OFFSETS_LOST: The files end before offset 8"] * (
+            name == "older"
+        )
+        for table, rows in tables.rows().items():
+            assert set(before[table]) - set(rows) == set(), table
+    assert tables.rows() == before
+
+
+def test_a_log_that_was_read_with_nothing_open_is_not_read_for_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 10,000 small logs, the findings read each once more: half of the time of a run."""
+    root, named = write_root(tmp_path / "data"), coordinator_partition("app", 50)
+    ended = [data(0, 7, after()), marker(1, 7, after(seconds=1))]
+    for number, batches in enumerate((ended, ended[:1], ended, ended)):
+        folder = write_log(root, f"orders-{number}", batches)
+    write_snapshot(folder, 9, {})  # the last one went on after these files
+    on = [("orders", 2)]
+    write_state_topic(root, {named: [state_record(0, "app", 7, "Ongoing", after(minutes=5), on=on)]})
+    write_checkpoint(root, HIGH_WATERMARK, {(STATE_TOPIC, named): 1})
+    tables = Tables(root)
+    tables.run()
+    known = ListedLogs(spark=None, logs=listed(root)).settled(tables.states)  # type: ignore[arg-type]
+    assert {Path(each).name for each in known if "orders" in each} == {"orders-0", "orders-2", "orders-3"}
+    read: list[str] = []
+
+    def read_and_note(log: ReplicaLog, *arguments: Any, **more: Any) -> ReplicaState:
+        read.append(Path(log.name).name)
+        return read_state(log, *arguments, **more)
+
+    def findings(settled: Mapping[str, int]) -> list[Finding]:
+        read.clear()
+        contents = found_in([root])
+        contents.settled = settled
+        return list(LogDir.of(contents, root).read("findings", TableArguments()))
+
+    monkeypatch.setattr("toolkit.sources.logdir.contents.read_state", read_and_note)
+    assert findings(known) == findings({}) != []
+    findings(known)
+    assert {each for each in read if "orders" in each} == {"orders-1", "orders-2", "orders-3"}
 
 
 def test_of_several_copies_in_one_run_the_newest_is_read(tmp_path: Path) -> None:

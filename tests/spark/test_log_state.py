@@ -12,8 +12,7 @@ from tests.analysis.random_logs import Step, batches
 from toolkit.analysis.hold_findings import lso_holds
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, RunningTotals, begin
 from toolkit.formats.headers import Headers, LogChunk
-from toolkit.schema import Row
-from toolkit.schema.recorded import LSO_HOLDS
+from toolkit.schema import LSO_HOLDS, Row
 from toolkit.schema.table import LogId
 from toolkit.spark.pipeline.log_fold import LogRows, LogState
 from toolkit.spark.pipeline.stored_tables import STATE, StoredState

@@ -35,7 +35,6 @@ from tests.builders import create_topics
 from toolkit import Cluster, LogDir
 from toolkit.analysis.log.log_transactions import begin, finish, merge, partial_transactions
 from toolkit.analysis.transaction_history import transaction_history
-from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_log_rows import transaction_log
 from toolkit.formats.coordinator_records import STATE_TOPIC, STATES
 from toolkit.formats.scan import scan, scan_file
@@ -44,7 +43,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient, write_batch
 
 Cases = Mapping[str, Callable[[], object]]
 KAFKA_TXN = str(Path(sys.executable).with_name("kafka-txn"))

@@ -184,21 +184,15 @@ class Mirror(Application):
     def _connector(self) -> Mapping[str, str]:
         servers = self.kafka.bootstrap_servers
         return {
-            "tasks.max": "1",
-            "transaction.boundary": "interval",
-            "transaction.boundary.interval.ms": "1000",
+            "tasks.max": "1", "transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000",
             "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
-            "source.cluster.alias": "source",
-            "target.cluster.alias": "target",
-            "source.cluster.bootstrap.servers": servers,
-            "target.cluster.bootstrap.servers": servers,
-            "topics": "numbers",
-            "replication.factor": "2",
-            "offset-syncs.topic.replication.factor": "2",
+            "source.cluster.alias": "source", "target.cluster.alias": "target",
+            "source.cluster.bootstrap.servers": servers, "target.cluster.bootstrap.servers": servers,
+            "topics": "numbers", "replication.factor": "2", "offset-syncs.topic.replication.factor": "2",
             "sync.topic.acls.enabled": "false",
             "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
             "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
-        }
+        }  # fmt: skip
 
     def _ask(self, method: str, path: str, body: object = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
@@ -305,13 +299,10 @@ STEPS = ("kill", "freeze", "fence", "roll", "kill_broker")
 PATIENCE_S = 900  # on a busy machine, for steps that take seconds
 STALLED_S = 400  # more than a start takes on a busy machine
 PROPERTIES: Mapping[str, object] = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
-    "transaction.state.log.num.partitions": 4,
-    "offsets.topic.num.partitions": 4,
-    "min.insync.replicas": 1,
-    "leader.imbalance.check.interval.seconds": 3,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200, "transaction.state.log.num.partitions": 4,
+    "offsets.topic.num.partitions": 4, "min.insync.replicas": 1, "leader.imbalance.check.interval.seconds": 3,
     "leader.imbalance.per.broker.percentage": 0,
-}
+}  # fmt: skip
 APPLICATIONS: Mapping[str, type[Application]] = {"streams": Streams, "mirror": Mirror, "flink": Flink}
 
 

@@ -315,34 +315,15 @@ def librdkafka_concurrent(here: Provoked) -> str:
 
 
 FIRST = (
-    java_fenced,
-    java_too_slow_to_commit,
-    java_too_slow_to_send,
-    broker_rolled_back,
-    java_timeout_too_large,
-    java_ended_by_another,
-    java_out_of_order,
-    java_failed_earlier,
-    broker_out_of_order,
-    java_expired,
-    java_unstable_offsets,
-    librdkafka_fenced,
-    librdkafka_timeout_too_large,
-    librdkafka_ended_by_another,
-    librdkafka_out_of_order,
-    librdkafka_unstable_offsets,
-    kafka_python_fenced_coordinator,
-    tool_lag_of_one,
-    tool_lag,
-)
+    java_fenced, java_too_slow_to_commit, java_too_slow_to_send, broker_rolled_back, java_timeout_too_large,
+    java_ended_by_another, java_out_of_order, java_failed_earlier, broker_out_of_order, java_expired,
+    java_unstable_offsets, librdkafka_fenced, librdkafka_timeout_too_large, librdkafka_ended_by_another,
+    librdkafka_out_of_order, librdkafka_unstable_offsets, kafka_python_fenced_coordinator, tool_lag_of_one, tool_lag,
+)  # fmt: skip
 THEN = (
-    broker_skipped_marker,
-    java_init_timeout,
-    java_commit_timeout,
-    java_offsets_timeout,
-    librdkafka_no_answer,
+    broker_skipped_marker, java_init_timeout, java_commit_timeout, java_offsets_timeout, librdkafka_no_answer,
     librdkafka_concurrent,
-)
+)  # fmt: skip
 """Those that need a broker to be away."""
 
 

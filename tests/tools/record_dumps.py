@@ -25,24 +25,16 @@ from toolkit.lab.clients import TxnProducer, until
 from toolkit.sources.live.broker_client import BrokerClient
 
 PROPERTIES = {
-    "transaction.state.log.num.partitions": 1,
-    "offsets.topic.num.partitions": 1,
-    "log.index.interval.bytes": 1,
-    "log.cleaner.backoff.ms": 100,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
-    "transactional.id.expiration.ms": 3000,
-    "transaction.remove.expired.transaction.cleanup.interval.ms": 200,
-}
+    "transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1, "log.index.interval.bytes": 1,
+    "log.cleaner.backoff.ms": 100, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "transactional.id.expiration.ms": 3000, "transaction.remove.expired.transaction.cleanup.interval.ms": 200,
+}  # fmt: skip
 TOPICS = [
     NewTopic("orders", num_partitions=1, replication_factor=1),
     NewTopic("page-views", num_partitions=1, replication_factor=1, config={"message.timestamp.type": "LogAppendTime"}),
-    NewTopic(
-        "state",
-        num_partitions=1,
-        replication_factor=1,
-        config={"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"},
-    ),
-]
+    NewTopic("state", num_partitions=1, replication_factor=1,
+        config={"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}),
+]  # fmt: skip
 QUIET = {"log_level": 0}  # the broker stops before its clients
 KEPT = {".log", ".snapshot", ".txnindex", ".index", ".timeindex"}
 

@@ -20,14 +20,9 @@ from toolkit.views import agent_tools
 from toolkit.views.document import Connection
 
 ARGUMENTS: Mapping[str, Any] = {
-    "group": "one",
-    "offset": 100,
-    "partition": 3,
-    "start_offset": 100,
-    "text": "some",
-    "topic": "orders",
+    "group": "one", "offset": 100, "partition": 3, "start_offset": 100, "text": "some", "topic": "orders",
     "transactional_id": "one",
-}
+}  # fmt: skip
 PLAN = make_dataclass("PLAN", ["impact", "topic", "partition", "start_offset", "refusal", "finding", "warnings"])
 IMPACT = make_dataclass("IMPACT", [])()
 ROWS = [found(partition=3, start_offset=start).row() for start in (7, 100)]

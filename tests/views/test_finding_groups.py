@@ -50,43 +50,33 @@ def test_200_000_partitions_without_rights_are_one_block() -> None:
     assert summary(found[:-1]) == "not known: 200,000 partitions could not be read, 200,000 unknown"
 
 
-@pytest.mark.parametrize(
-    ("rows", "blocks"),
-    [
-        ([healthy(partition=n, verdict="clear", producer_id=None, start_offset=None) for n in range(57)], 1),
-        ([unread(n, error="REQUEST_TIMED_OUT: no answer", broker_id=n % 2) for n in range(50)], 2),
-        ([unread(n, missing=[f"the log of t{n}-0: none"]) for n in range(50)], 1),
-        ([unread(n, offsets_held=n % 2) for n in range(50)], 2),
-        ([hanging(n) for n in range(5)], 5),
-        ([hanging(n, missing=["broker 2"] if n % 2 else []) for n in range(50)], 2),
-        ([hanging(n, outcome="abort" if n % 2 else "undecided") for n in range(50)], 2),
-        ([hanging(n, action="complete" if n % 2 else "abort") for n in range(50)], 2),
-        ([hanging(n, cause="a hint" if n % 2 else None) for n in range(50)], 2),
-        ([hanging(n, remedy="Soon:\n" * (n % 2) + hanging(n)["remedy"]) for n in range(50)], 2),
-        ([hanging(n, verdict="overdue" if n % 2 else "hanging") for n in range(50)], 2),
-        ([healthy(partition=n) for n in range(20)], 20),
-        ([healthy(partition=n, transactional_id=f"a-{n}") for n in range(21)], 1),
-        ([healthy(partition=n, transactional_id=f"{'ab'[n % 2]}-{n}") for n in range(50)], 2),
-    ],
-    ids=[
-        "clear",
-        "a silent broker each",
-        "names differ",
-        "held or not",
-        "few",
-        "missing",
-        "outcome",
-        "action",
-        "cause",
-        "advice",
-        "verdict",
-        "lines",
-        "many",
-        "prefixes",
-    ],
-)
-def test_what_is_alike_is_one_group(rows: list[Row], blocks: int) -> None:
-    assert len(finding_groups(records_of(rows, Finding))) == blocks
+ALIKE: dict[str, tuple[int, Callable[[int], Row]]] = {  # blocks of findings of these numbers
+    "clear": (1, lambda n: healthy(partition=n, verdict="clear", producer_id=None, start_offset=None)),
+    "a silent broker each": (2, lambda n: unread(n, error="REQUEST_TIMED_OUT: no answer", broker_id=n % 2)),
+    "names differ": (1, lambda n: unread(n, missing=[f"the log of t{n}-0: none"])),
+    "held or not": (2, lambda n: unread(n, offsets_held=n % 2)),
+    "missing": (2, lambda n: hanging(n, missing=["broker 2"] if n % 2 else [])),
+    "outcome": (2, lambda n: hanging(n, outcome="abort" if n % 2 else "undecided")),
+    "action": (2, lambda n: hanging(n, action="complete" if n % 2 else "abort")),
+    "cause": (2, lambda n: hanging(n, cause="a hint" if n % 2 else None)),
+    "advice": (2, lambda n: hanging(n, remedy="Soon:\n" * (n % 2) + hanging(n)["remedy"])),
+    "verdict": (2, lambda n: hanging(n, verdict="overdue" if n % 2 else "hanging")),
+    "prefixes": (2, lambda n: healthy(partition=n, transactional_id=f"{'ab'[n % 2]}-{n}")),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_is_alike_is_one_group(name: str) -> None:
+    blocks, row_of = ALIKE[name]
+    assert len(finding_groups(records_of([row_of(n) for n in range(50)], Finding))) == blocks
+
+
+def test_few_have_a_block_each() -> None:
+    """Those to act on up to 5, and lines of healthy ones up to 20."""
+    for number, blocks in ((20, 20), (21, 1)):
+        rows = [healthy(partition=n, transactional_id=f"a-{n}") for n in range(number)]
+        assert len(finding_groups(records_of(rows, Finding))) == blocks
+    assert len(finding_groups(records_of([hanging(n) for n in range(5)], Finding))) == 5
 
 
 @pytest.mark.parametrize("lines", [finding_lines, lambda rows: short_lines(records_of(rows, Finding))])

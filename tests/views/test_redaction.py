@@ -22,13 +22,9 @@ from toolkit.views.report import Redaction, collect_incident, report
 from toolkit.views.row_formats import printable
 
 SECRETS = {
-    "topic": "orders.eu.v1",
-    "id": "payments-7f3a",
-    "group": "billing-prod",
-    "person": "ann@ops-laptop",
-    "host": "kafka-1.prod.example.com",
-    "file": "/home/ann/audit.records/orders.eu.v1-0@100.parquet",
-}
+    "topic": "orders.eu.v1", "id": "payments-7f3a", "group": "billing-prod", "person": "ann@ops-laptop",
+    "host": "kafka-1.prod.example.com", "file": "/home/ann/audit.records/orders.eu.v1-0@100.parquet",
+}  # fmt: skip
 
 
 def tables_of(**columns: object) -> dict[str, Any]:

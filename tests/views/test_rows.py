@@ -13,14 +13,10 @@ from toolkit.views.row_formats import Envelope, answer_pieces, grid_lines, json_
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 FINDING: Row = {
-    "topic": "orders",
-    "partition": 0,
-    "verdict": "hanging",
-    "missing": [],
+    "topic": "orders", "partition": 0, "verdict": "hanging", "missing": [],
     "evidence": [{"source": "Fetch", "broker_id": 1, "observed_at": NOW, "name": "a", "value": "b"}],
-    "opened_at": dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC),
-    "groups_held": ["my-group"],
-}
+    "opened_at": dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC), "groups_held": ["my-group"],
+}  # fmt: skip
 
 
 def producer(**fields: Any) -> Row:

@@ -16,30 +16,16 @@ OPENED = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
 
 def finding(**fields: Any) -> Row:
     """A hanging transaction that holds the LSO of orders-0; `fields` replace values."""
-    row: dict[str, Any] = dict.fromkeys(FINDINGS.names)
-    row |= {
-        "topic": "orders",
-        "partition": 0,
-        "queue_position": 1,
-        "producer_id": 171100,
-        "producer_epoch": 1,
-        "transactional_id": "payments-7",
-        "start_offset": 913095344,
-        "verdict": "hanging",
+    return {
+        **dict.fromkeys(FINDINGS.names), "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 171100,
+        "producer_epoch": 1, "transactional_id": "payments-7", "start_offset": 913095344, "verdict": "hanging",
         "reason": 'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
-        "(seen twice, 5 s apart; all 3 brokers answered)",
-        "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
-        "missing": [],
+                  "(seen twice, 5 s apart; all 3 brokers answered)",
+        "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 913095344", "missing": [],
         "evidence": [{"source": "Fetch", "broker_id": 1, "observed_at": NOW, "name": "a", "value": "b"}],
-        "opened_at": OPENED,
-        "opened_at_clock": "coordinator",
-        "last_stable_offset": 913095344,
-        "records_held": 2115,
-        "groups_held": ["my-group"],
-        "observed_at": NOW,
-        "brokers_time": NOW,
-    }
-    return row | fields
+        "opened_at": OPENED, "opened_at_clock": "coordinator", "last_stable_offset": 913095344, "records_held": 2115,
+        "groups_held": ["my-group"], "observed_at": NOW, "brokers_time": NOW, **fields,
+    }  # fmt: skip
 
 
 def healthy(**fields: Any) -> Row:

@@ -62,9 +62,7 @@ from toolkit.actions.transaction import (
     marker_impact,
     open_state,
     partition_view,
-    partition_views,
     planned_transaction,
-    producer_views,
     producers_on,
     readable,
 )
@@ -188,18 +186,15 @@ class MarkerAction(Action):
 
     def fresh_plans(self, plans: Sequence[Plan], recheck_after: float) -> Sequence[Plan | ToolkitError]:
         cluster, tps = plans[0].cluster, sorted({each.transaction.tp for each in plans})
-        coordinators, before = CoordinatorTopic.read(cluster.client, STATE_TOPIC), partition_views(cluster, tps)
+        coordinators = CoordinatorTopic.read(cluster.client, STATE_TOPIC)
+        before = cluster.records(Partition, partitions=tps)
         findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after)
-        producers = producer_views(cluster, tps)
+        producers = cluster.records(Producer, partitions=tps)
         plans = [replace(each, coordinators=coordinators) for each in plans]
         return [caught(partial(self._fresh, each, before, findings, producers)) for each in plans]
 
     def _fresh(
-        self,
-        plan: Plan,
-        before: Mapping[TopicPartition, Partition],
-        findings: Sequence[Finding],
-        producers: Sequence[Producer],
+        self, plan: Plan, before: Sequence[Partition], findings: Sequence[Finding], producers: Sequence[Producer]
     ) -> Plan:
         old = plan.transaction
         partition = readable(before, old.tp)
@@ -378,7 +373,7 @@ def planned_with_impact(cluster: Cluster, found: Finding) -> PlannedTransaction:
     tp = found.tp
     assert tp is not None
     partition = partition_view(cluster, tp)
-    producers = producers_on(producer_views(cluster, [tp], broker_id=partition.leader), tp)
+    producers = producers_on(cluster.records(Producer, partitions=[tp], broker_id=partition.leader), tp)
     txn = planned_transaction(found, partition, producers)
     if txn is None:
         raise no_longer_open(found.producer_id, f"{tp}@{found.start_offset}")

@@ -309,11 +309,6 @@ class Plan:
         fresh.ruling.check(override, target=self.name, means=self.action.nothing)
         return fresh
 
-    def preflight(self, *, recheck_after: float = RECHECK_AFTER, override: str | None = None) -> Row:
-        """`check`, as the fresh row of ``schema.FINDINGS``, or for an id of ``schema.TRANSACTIONS``."""
-        fresh = self.check(recheck_after=recheck_after, override=override)
-        return fresh.basis.row() if fresh.owner is None else fresh.owner.row()
-
     def execute(
         self,
         *,

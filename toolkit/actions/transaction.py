@@ -177,30 +177,18 @@ def check_was_read(found: Iterable[Finding], tp: TopicPartition, *, what: str) -
             )
 
 
-def partition_views(cluster: Cluster, tps: Sequence[TopicPartition]) -> Mapping[TopicPartition, Partition]:
-    """Partitions as their leaders have them; what could not be read has an error."""
-    return {each.tp: each for each in cluster.records(Partition, partitions=list(tps))}
-
-
 def partition_view(cluster: Cluster, tp: TopicPartition) -> Partition:
     """The partition as its leader has it. Raises BrokerError if it cannot be read."""
-    return readable(partition_views(cluster, [tp]), tp)
+    return readable(cluster.records(Partition, partitions=[tp]), tp)
 
 
-def readable(views: Mapping[TopicPartition, Partition], tp: TopicPartition) -> Partition:
-    """The view of a partition. Raises BrokerError if it could not be read."""
-    found = views.get(tp)
+def readable(partitions: Iterable[Partition], tp: TopicPartition) -> Partition:
+    """One of some partitions. Raises BrokerError if it could not be read."""
+    found = next((each for each in partitions if each.tp == tp), None)
     error = f"NOT_READ: no answer has {tp}" if found is None else found.error
     if error or found is None:
         raise BrokerError(f"{tp} cannot be read: {error}.", code=Error.of(error).code)
     return found
-
-
-def producer_views(
-    cluster: Cluster, tps: Sequence[TopicPartition], *, broker_id: int | None = None
-) -> Sequence[Producer]:
-    """The producers of partitions, as their leaders have them; what could not be read has an error."""
-    return cluster.records(Producer, partitions=list(tps), broker_id=broker_id)
 
 
 def producers_on(producers: Iterable[Producer], tp: TopicPartition) -> list[Producer]:
@@ -244,7 +232,7 @@ def planned_transaction(
 def open_state(cluster: Cluster, txn: PlannedTransaction, *, broker_id: int | None = None) -> Producer | None:
     """The leader's producer state of this very transaction; null once it has ended."""
     mine = (txn.producer_id, txn.producer_epoch, txn.start_offset)
-    for each in producers_on(producer_views(cluster, [txn.tp], broker_id=broker_id), txn.tp):
+    for each in producers_on(cluster.records(Producer, partitions=[txn.tp], broker_id=broker_id), txn.tp):
         if (each.producer_id, each.producer_epoch, each.current_txn_start_offset) == mine:
             return each
     return None
@@ -281,7 +269,8 @@ def lso_moved(cluster: Cluster, txn: PlannedTransaction, check: Callable[[], Non
         lso = now.last_stable_offset
         moved = lso is not None and (before is None or lso > before or txn.basis.queue_position != 1)
         if moved or time.monotonic() > deadline:
-            starts = [each.current_txn_start_offset for each in producers_on(producer_views(cluster, [txn.tp]), txn.tp)]
+            producers = producers_on(cluster.records(Producer, partitions=[txn.tp]), txn.tp)
+            starts = [each.current_txn_start_offset for each in producers]
             return PartitionResult(
                 topic=txn.topic,
                 partition=txn.partition,
@@ -328,7 +317,7 @@ def marker_impact(
         )
     own = _own_batches(headers, txn, producers, is_whole=not unread)
     commits: Sequence[OffsetCommitted] = ()
-    if txn.topic == OFFSETS_TOPIC:
+    if txn.topic == OFFSETS_TOPIC and not unread:  # else they are read to the high watermark, however far that is
         try:
             commits = offset_commits(cluster, txn, partition)
         except ToolkitError as error:

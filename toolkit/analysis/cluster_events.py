@@ -24,19 +24,17 @@ def metadata_events(records: Iterable[MetadataLogRecord]) -> Iterator[ClusterEve
     `records`: its records in order, each partition's with all that holds after it, as the table ``metadata_log`` has
     them. A snapshot is no event: it says what held at its end.
     """
-    cluster, before, pending = MetadataState(), None, list[ClusterEvent]()
+    cluster = MetadataState()
+    pending: list[ClusterEvent] | None = None  # of a transaction that is open
     for record in records:
-        if record.type == "BeginTransaction":
-            before = cluster.copy()
-        elif record.type in ("EndTransaction", "AbortTransaction") and before is not None:
-            if record.type == "AbortTransaction":
-                cluster = before
-            else:
-                yield from pending
-            before, pending = None, []
         events = list(_events(record, cluster))
         cluster.keep(record)
-        if before is None:
+        if record.type == "BeginTransaction":
+            pending = []
+        elif record.type in ("EndTransaction", "AbortTransaction"):
+            yield from pending if pending and record.type == "EndTransaction" else ()
+            pending = None
+        elif pending is None:
             yield from events
         else:
             pending += events

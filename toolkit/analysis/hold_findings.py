@@ -34,10 +34,11 @@ from toolkit.analysis.findings_over_time import close
 from toolkit.analysis.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Array, integers, labels, milliseconds, numbers, times
+from toolkit.schema import LSO_HOLDS
 from toolkit.schema.durations import CLOCKS_DIFFER, duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.recorded import LSO_HOLDS, LsoHold
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.table import EPOCH, TransactionKey
 
 NEVER = np.iinfo(np.int64).max

@@ -763,6 +763,15 @@ class IdHistory:
         return next((record for record in self.records if record.producer_id == producer_id), None)
 
 
+def begins_producer(record: TransactionLogRecord) -> bool:
+    """Whether an id got its producer id with a record.
+
+    After the last epoch of a producer id, a repeated InitProducerId returns epoch 0 of the next one again (KIP-360).
+    """
+    is_next = record.previous_producer_id not in {None, record.producer_id}
+    return record.state == "Empty" and record.producer_epoch == 0 and not is_next
+
+
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorLog:
     """Records of ``__transaction_state``."""

@@ -21,6 +21,7 @@ import typer
 from toolkit.cli.options import MaxTransactionTimeout, Partition, RecheckAfter, SourceOptions, Topic, takes_source
 from toolkit.cli.output import REFUSED, answer_json, progress, show, width
 from toolkit.errors import ActionRefused, UsageError
+from toolkit.schema import FINDINGS
 from toolkit.schema.table import TopicPartition
 from toolkit.views.row_formats import printable, size_text
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from toolkit.views.document import Connection, Part
 
 
-SCHEMA, VERSION = "action", 2  # of `ActionRow` in JSON; the version is raised when a field of it changes
+SCHEMA, VERSION = "action", 1 + FINDINGS.version  # of `ActionRow` in JSON, a finding among its fields; raised with them
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 # Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
 INTERNAL = {"action", "cluster", "checkpoint", "coordinators", "observation", "planned_at"}

@@ -132,6 +132,11 @@ MaxTransactionTimeout = Annotated[
 ]
 
 
+def flag(name: str) -> str:
+    """The flag of an option."""
+    return f"--{name.replace('_', '-')}"
+
+
 def time_option(text: str | None) -> dt.datetime | None:
     """Return the time of an option. Raises UsageError if it is none, or has no zone."""
     return None if text is None else in_utc(text)
@@ -209,7 +214,8 @@ def partition_options(topics: list[str] | None, partitions: list[int] | None) ->
 AnySource: TypeAlias = "Cluster | LogDir | Recording"
 
 CONNECTION, FILES = "Connection", "Files"
-FILE_OPTIONS = ("log_dir", "consistent_copy", "as_of", "txn_state_partitions", "broker_log", "broker_log_time_zone")
+ASSERTIONS = ("consistent_copy", "as_of", "txn_state_partitions")
+FILE_OPTIONS = ("log_dir", *ASSERTIONS, "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "cluster_name", "timeout")
 WAITS = ("timeout", "recheck_after")  # for a cluster; a default is no error with files
 TIMEOUT_S = 30.0
@@ -393,6 +399,11 @@ class SourceOptions:
         return [*(self.log_dir or ()), *broker_logs, *([str(self.recording)] if self.recording else ())]
 
     @property
+    def assertions(self) -> dict[str, Any]:
+        """What is asserted of the files, as `toolkit.LogDir` takes it."""
+        return {name: getattr(self, name) for name in ASSERTIONS} | {"as_of": time_option(self.as_of)}
+
+    @property
     def connection(self) -> Connection:
         """What the commands of an answer need to reach the source."""
         from toolkit.views.document import Connection
@@ -454,12 +465,8 @@ class SourceOptions:
             raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
         if self.recording and (self.names_cluster or self.log_dir):
             raise UsageError("--recording cannot be combined with a cluster or --log-dir.", do="Use one of them.")
-        of_files = {
-            "--consistent-copy applies to": self.consistent_copy,
-            "--as-of applies to": bool(self.as_of),
-            "--txn-state-partitions applies to": self.txn_state_partitions is not None,
-            "--broker-log is read beside": bool(self.broker_log),
-        }
+        of_files = {f"{flag(name)} applies to": getattr(self, name) for name in ASSERTIONS}
+        of_files["--broker-log is read beside"] = self.broker_log
         check_time_zone(self.broker_log_time_zone, self.broker_log)
         if (wrong := [what for what, is_set in of_files.items() if is_set]) and not self.log_dir:
             raise UsageError(f"{wrong[0]} files.", do="Add --log-dir PATH.")
@@ -502,12 +509,7 @@ class SourceOptions:
             return self.connect()
         self.check()
         return open_files(
-            self.log_dir,
-            consistent_copy=self.consistent_copy,
-            as_of=time_option(self.as_of),
-            txn_state_partitions=self.txn_state_partitions,
-            broker_log=self.broker_log,
-            broker_log_time_zone=self.broker_log_time_zone,
+            self.log_dir, broker_log=self.broker_log, broker_log_time_zone=self.broker_log_time_zone, **self.assertions
         )
 
     def connect(self) -> Cluster:
@@ -596,8 +598,7 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
             for name in WAITS:
                 source = ctx.get_parameter_source(name)
                 if source is not None and source.name == "COMMANDLINE" and not source_options.names_cluster:
-                    flag = f"--{name.replace('_', '-')}"
-                    raise UsageError(f"{flag} applies to a cluster.", do=f"Leave it out, or add {SERVER_FLAG}.")
+                    raise UsageError(f"{flag(name)} applies to a cluster.", do=f"Leave it out, or add {SERVER_FLAG}.")
             if has_findings:
                 values["finding_options"] = FindingOptions(**{name: values.pop(name) for name in of_findings})
             command(**values, source_options=source_options)

@@ -23,6 +23,7 @@ import typer
 
 from toolkit.cli.diagnose_commands import answer_parts, in_doubt, verdict_exit_code
 from toolkit.cli.options import (
+    ASSERTIONS,
     FILES,
     TIMEOUT_S,
     LogEvidence,
@@ -30,9 +31,9 @@ from toolkit.cli.options import (
     SourceOptions,
     Topics,
     duration_option,
+    flag,
     key_values,
     takes_source,
-    time_option,
 )
 from toolkit.cli.output import INCOMPLETE, progress, remark, show, width
 from toolkit.errors import SetupError, UsageError
@@ -365,7 +366,7 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-@takes_source("consistent_copy", "as_of", "txn_state_partitions")
+@takes_source(*ASSERTIONS)
 def pipeline(
     *,
     more: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", hidden=True)] = None,
@@ -413,11 +414,8 @@ def pipeline(
         raise UsageError("Nothing to read is named.", do="Add --input PATH, or --bootstrap-server HOST:PORT.")
     if master and remote:
         raise UsageError("--master starts Spark, --remote uses one that runs.", do="Use one of them.")
-    of_files = source_options.consistent_copy or source_options.as_of or source_options.txn_state_partitions
-    if not paths and of_files:
-        raise UsageError(
-            "--consistent-copy, --as-of and --txn-state-partitions apply to files.", do="Add --input PATH."
-        )
+    if not paths and (wrong := [flag(name) for name, value in source_options.assertions.items() if value]):
+        raise UsageError(f"{wrong[0]} applies to files.", do="Add --input PATH.")
     target = _target(output, paths, is_here=remote is None)
     settings = key_values("--conf", conf)
 
@@ -453,11 +451,9 @@ def pipeline(
                 format=table_format.value,
                 topics=topic,
                 min_held_ms=int(min_held * 1000),
-                consistent_copy=source_options.consistent_copy,
-                as_of=time_option(source_options.as_of),
-                txn_state_partitions=source_options.txn_state_partitions,
                 with_batches=with_batches,
                 progress=report,
+                **source_options.assertions,
             )
     for sentence in (summary.proof, *summary.assumptions, *summary.repairs):
         if sentence is not None:

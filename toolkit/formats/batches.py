@@ -1,4 +1,4 @@
-"""Kafka's primitive types, and record batches of format v2: the header of each, and an uncompressed writer.
+"""Kafka's primitive types, and the header of each record batch of format v2.
 
 Sources: ``Type``, ``ByteUtils``, ``DefaultRecordBatch`` and ``DefaultRecord`` in Kafka's clients; KIP-482 (compact
 types, tagged fields), KIP-98 (format v2), KIP-534 (delete horizon).
@@ -6,15 +6,11 @@ types, tagged fields), KIP-98 (format v2), KIP-534 (delete horizon).
 
 from __future__ import annotations
 
-import datetime as dt
 import struct
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from toolkit.errors import DecodeError, UsageError
-from toolkit.schema.coerce import in_utc
-from toolkit.schema.table import EPOCH
+from toolkit.errors import DecodeError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -123,18 +119,15 @@ class Reader:
         self.position = start + 4 * count
         return _int32s(count).unpack_from(self.data, start)
 
-    def tags(self, *, keep: int = 0) -> tuple[dict[int, tuple[int, bytes]], int]:
-        """Tagged fields (KIP-482): position and bytes by tag, for tags below ``keep``, and the number of others."""
+    def tags(self, *, keep: int = 0) -> dict[int, tuple[int, bytes]]:
+        """Tagged fields (KIP-482): position and bytes by tag, for tags below ``keep``; others are of a newer Kafka."""
         tagged: dict[int, tuple[int, bytes]] = {}
-        others = 0
         for _ in range(self.varint()):
             tag, size = self.varint(), self.varint()
             position, data = self.position, self.take(size)
             if tag < keep:
                 tagged[tag] = (position, data)
-            else:
-                others += 1
-        return tagged, others
+        return tagged
 
     def end(self) -> None:
         """Check that no bytes are left."""
@@ -272,72 +265,6 @@ def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> Batch
             means="The bytes are damaged, or no batch starts here.",
         )
     return BatchHeader._make(map(known, fields))
-
-
-def write_batch(
-    records: Sequence[tuple[bytes | None, bytes | None]],
-    *,
-    timestamp: dt.datetime,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    is_transactional: bool = False,
-    base_offset: int = 0,
-) -> bytes:
-    """Write an uncompressed record batch, ready for Produce.
-
-    `records`: (key, value) of each; ``None`` is null.
-    `timestamp`: create time of every record, with its time zone; precise to the millisecond.
-    `producer_id`, `producer_epoch`, `base_sequence`: as assigned by the broker; -1 for a batch that is not idempotent.
-    `is_transactional`: whether the batch is part of a transaction.
-    `base_offset`: offset of the first record; a broker assigns its own.
-    Raises UsageError: without records, or for a time without its zone.
-    """
-    from google_crc32c import value as crc32c
-
-    if not records:
-        raise UsageError("A batch needs at least one record.", do="Pass records.")
-    milliseconds = (in_utc(timestamp) - EPOCH) // dt.timedelta(milliseconds=1)
-    body = b"".join(_record(delta, key, value) for delta, (key, value) in enumerate(records))
-    header = HEADER.pack(
-        base_offset,
-        HEADER_SIZE - LENGTH_END + len(body),
-        -1,  # partition leader epoch, set by the broker
-        2,
-        0,
-        TRANSACTIONAL if is_transactional else 0,
-        len(records) - 1,
-        milliseconds,
-        milliseconds,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    )
-    covered = header[CRC_END:] + body
-    crc: int = crc32c(covered)
-    return header[: CRC_END - 4] + crc.to_bytes(4, "big") + covered
-
-
-def _record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    """Length, attributes, timestamp delta, offset delta, key, value, no headers (``DefaultRecord``)."""
-    body = b"\0" + _varint(0) + _varint(offset_delta) + _nullable(key) + _nullable(value) + _varint(0)
-    return _varint(len(body)) + body
-
-
-def _nullable(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    """Zigzag varint (``ByteUtils.writeVarint``)."""
-    zigzag = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
 
 
 def read_varint(data: bytes, at: int, bits: int = 35) -> tuple[int, int]:

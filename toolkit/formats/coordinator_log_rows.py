@@ -90,7 +90,6 @@ def _transaction_log_record(
         found["transactional_id"] = _key(record, read_transaction_key, STATE_TOPIC)
         if record.value is not None:
             state = read_transaction_value(record.value)._asdict()
-            del state["unknown_tags"]
             start, last_update = state.pop("start_timestamp_ms"), state.pop("last_update_timestamp_ms")
             state["value_version"] = state.pop("version")
             found |= state

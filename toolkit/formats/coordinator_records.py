@@ -30,7 +30,6 @@ class ConnectAssignment:
     """A worker's assignment by the leader of its Connect cluster."""
 
     leader_member_id: str
-    leader_url: str
     tasks: frozenset[tuple[str, int]]
     """Connector and task; task -1 is the connector itself."""
 
@@ -66,13 +65,14 @@ def read_connect_assignment(assignment: Buffer) -> ConnectAssignment:
     reader = Reader(assignment, "assignment of a Connect worker")
     reader.int16()
     reader.int16()
-    leader_member_id, leader_url = reader.text(flexible=False), reader.text(flexible=False)
+    leader_member_id = reader.text(flexible=False)
+    reader.skip_text(flexible=False)  # its URL
     reader.int64()
     tasks: set[tuple[str, int]] = set()
     for _ in range(reader.length(flexible=False, item_size=6, nullable=True)):
         connector = reader.text(flexible=False)
         tasks.update((connector, task) for task in reader.int32s(flexible=False))
-    return ConnectAssignment(leader_member_id=leader_member_id, leader_url=leader_url, tasks=frozenset(tasks))
+    return ConnectAssignment(leader_member_id=leader_member_id, tasks=frozenset(tasks))
 
 
 STATE_TOPIC = "__transaction_state"
@@ -108,7 +108,6 @@ class TransactionState(NamedTuple):
     next_producer_id: int | None = None  # already sent to the client, not yet used
     next_producer_epoch: int | None = None
     client_transaction_version: int | None = None  # 2: the epoch grows with every transaction; None in version 0
-    unknown_tags: int = 0  # tagged fields of a newer Kafka, skipped
 
 
 def read_transaction_key(buf: Buffer) -> str | None:
@@ -158,7 +157,7 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
         if flexible:
             reader.tags()
     last_update_timestamp_ms, start_timestamp_ms = reader.fields(TIMES)
-    tags, unknown_tags = reader.tags(keep=4) if flexible else ({}, 0)
+    tags = reader.tags(keep=4) if flexible else {}
     reader.end()
     return TransactionState(
         version=version,
@@ -173,7 +172,6 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
         next_producer_id=known(_read_tag(tags.get(1), TAG_INT64)),
         client_transaction_version=_read_tag(tags.get(2), TAG_INT16, default=0) if flexible else None,
         next_producer_epoch=known(_read_tag(tags.get(3), TAG_INT16)),
-        unknown_tags=unknown_tags,
     )
 
 
@@ -262,7 +260,6 @@ OFFSET_AND_LEADER_EPOCH = struct.Struct(">qi")
 class GroupKey:
     """The key of a record of ``__consumer_offsets``."""
 
-    version: int
     kind: str  # one of KINDS
     group_id: str
     topic: str | None = None  # of a committed offset
@@ -274,7 +271,6 @@ class GroupKey:
 class OffsetCommit:
     """A committed offset; missing fields are ``None``, never -1."""
 
-    version: int
     offset: int
     leader_epoch: int | None
     commit_timestamp_ms: int | None
@@ -285,12 +281,10 @@ class OffsetCommit:
 class GroupMetadata:
     """A group of the classic protocol after a rebalance; missing fields are ``None``, never -1."""
 
-    version: int
     protocol_type: str  # consumer, connect, ...; empty for a group that only commits offsets
     generation: int
     protocol: str | None  # assignor
     leader_member_id: str | None
-    current_state_timestamp_ms: int | None
     member_ids: tuple[str, ...]
 
 
@@ -313,9 +307,7 @@ def read_group_key(buf: Buffer) -> GroupKey | None:
     elif version == REGULAR_EXPRESSION_VERSION:
         reader.text(flexible=False)
     reader.end()
-    return GroupKey(
-        version=version, kind=KINDS[version], group_id=group_id, topic=topic, partition=partition, member_id=member_id
-    )
+    return GroupKey(kind=KINDS[version], group_id=group_id, topic=topic, partition=partition, member_id=member_id)
 
 
 def read_offset_commit(buf: Buffer) -> OffsetCommit:
@@ -335,7 +327,6 @@ def read_offset_commit(buf: Buffer) -> OffsetCommit:
         reader.tags()
     reader.end()
     return OffsetCommit(
-        version=version,
         offset=offset,
         leader_epoch=known(leader_epoch),
         commit_timestamp_ms=known(commit_timestamp_ms),
@@ -356,19 +347,18 @@ def read_group_metadata(buf: Buffer) -> GroupMetadata:
     generation = reader.int32()
     protocol = reader.nullable_text(flexible=flexible)
     leader = reader.nullable_text(flexible=flexible)
-    current_state_timestamp_ms = reader.int64() if version >= 2 else -1
+    if version >= 2:
+        reader.int64()  # time of its state
     members = reader.length(flexible=flexible, item_size=10)
     member_ids = tuple(_read_member(reader, version, flexible=flexible) for _ in range(members))
     if flexible:
         reader.tags()
     reader.end()
     return GroupMetadata(
-        version=version,
         protocol_type=protocol_type,
         generation=generation,
         protocol=protocol,
         leader_member_id=leader,
-        current_state_timestamp_ms=known(current_state_timestamp_ms),
         member_ids=member_ids,
     )
 

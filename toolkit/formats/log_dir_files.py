@@ -303,7 +303,7 @@ class SnapshotEntry:
     offset_delta: int  # records of that batch less one; 0 without one
     last_timestamp: int | None  # ms; newest record time of that batch (the producer's clock), or its marker's
     coordinator_epoch: int | None  # of its last marker
-    current_txn_first_offset: int | None  # first offset of its open transaction
+    current_txn_start_offset: int | None  # first offset of its open transaction
 
 
 def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, ...]:

@@ -139,7 +139,7 @@ def _broker(reader: Reader, version: int, record: MetadataLogRecord) -> Metadata
 
 def _broker_registration_change(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     broker_id, broker_epoch = reader.int32(), reader.int64()
-    tagged, _ = reader.tags(keep=3)
+    tagged = reader.tags(keep=3)
     fenced, shutdown = (int.from_bytes(tagged[tag][1], signed=True) if tag in tagged else 0 for tag in (0, 1))
     return replace(
         record,
@@ -167,7 +167,7 @@ def _partition(reader: Reader, version: int, record: MetadataLogRecord) -> Metad
     reader.int32()  # partition epoch
     if version >= 1:
         reader.take(16 * reader.length(flexible=True, item_size=16))  # log directories
-    tagged, _ = reader.tags(keep=3)
+    tagged = reader.tags(keep=3)
     return replace(
         record,
         partition=number,
@@ -182,7 +182,7 @@ def _partition(reader: Reader, version: int, record: MetadataLogRecord) -> Metad
 
 def _partition_change(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     number, topic_id = reader.int32(), _uuid(reader)
-    tagged, _ = reader.tags(keep=9)
+    tagged = reader.tags(keep=9)
     return replace(
         record,
         partition=number,
@@ -268,17 +268,11 @@ class MetadataState:
     settings: dict[tuple[str, str], str] = field(default_factory=dict)
     # the first producer id after the blocks that brokers have got; null if no record has it
     next_producer_id: int | None = None
-    _before: MetadataState | None = None  # as of the transaction that is open (KIP-868)
+    _before: Mapping[str, Any] | None = None  # the `MAPPINGS` before the transaction that is open (KIP-868)
 
     def add(self, record: MetadataLogRecord) -> MetadataLogRecord:
         """Add the next record; return it with the topic's name and, for a partition, all that holds after it."""
-        if record.type == "BeginTransaction":
-            self._before = self.copy()
-        elif record.type == "AbortTransaction" and self._before is not None:
-            for name in MAPPINGS:
-                setattr(self, name, getattr(self._before, name))
-        else:
-            self._add_cluster(record)
+        self._add_cluster(record)
         topic_id = record.topic_id
         if topic_id is None:
             return record
@@ -308,14 +302,14 @@ class MetadataState:
         else:
             self._add_cluster(record)
 
-    def copy(self) -> MetadataState:
-        """What they say, for a transaction that may be aborted."""
-        values: dict[str, Any] = {name: dict(getattr(self, name)) for name in MAPPINGS}
-        return MetadataState(**values)
-
     def _add_cluster(self, record: MetadataLogRecord) -> None:
-        """What is about a broker, a feature or a setting."""
-        if record.type == "RegisterBroker" and record.affected_broker is not None:
+        """What is about a broker, a feature or a setting, or a transaction of records, which may be aborted."""
+        if record.type == "BeginTransaction":
+            self._before = {name: dict(getattr(self, name)) for name in MAPPINGS}
+        elif record.type == "AbortTransaction" and self._before is not None:
+            for name, mapping in self._before.items():
+                setattr(self, name, mapping)
+        elif record.type == "RegisterBroker" and record.affected_broker is not None:
             self.brokers[record.affected_broker] = record
         elif record.type == "UnregisterBroker" and record.affected_broker is not None:
             self.brokers.pop(record.affected_broker, None)

@@ -16,11 +16,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from toolkit.config import ClientConfig
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, LabError
-from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab.broker import Kafka
 from toolkit.sources.live import broker_client
-from toolkit.sources.live.broker_client import BrokerClient, error_name, is_lost
+from toolkit.sources.live.broker_client import BrokerClient, error_name, is_lost, write_batch
 from toolkit.sources.live.coordinators import CoordinatorTopic, loading_coordinators
 
 ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too

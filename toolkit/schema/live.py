@@ -261,9 +261,6 @@ class Finding(TableRow):
         return self.error is not None or (self.verdict is Verdict.UNKNOWN and self.start_offset is None)
 
 
-PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table
-
-
 @declares("coordinators", key=("key_type", "key"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator(TableRow):
@@ -333,9 +330,6 @@ def open_starts(producers: Iterable[Producer]) -> dict[int, int]:
     }
 
 
-COORDINATORS, EXPOSURE, TRANSACTION_OWNERS = Coordinator.table, Exposure.table, IdOwner.table
-
-
 _ObservedAt = Annotated[dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."]
 _ReadError = Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."]
 
@@ -393,9 +387,6 @@ class OffsetVisibility(TableRow):
     error: _ReadError = None
 
 
-OFFSET_VISIBILITY = OffsetVisibility.table
-
-
 @declares("missing_offsets", key=("topic", "partition", "first_offset"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingOffsets(TableRow):
@@ -416,9 +407,6 @@ class MissingOffsets(TableRow):
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
     observed_at: _ObservedAt = None
     error: _ReadError = None
-
-
-MISSING_OFFSETS = MissingOffsets.table
 
 
 @declares("group_lag", key=("group_id", "topic", "partition"), version=3)
@@ -471,6 +459,3 @@ class GroupLag(TableRow):
     def never_read(self) -> int | None:
         """Offsets of it that no consumer receives; null if the log was not read."""
         return None if self.markers is None else self.markers + (self.aborted or 0) + (self.removed or 0)
-
-
-GROUP_LAG = GroupLag.table

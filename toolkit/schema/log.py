@@ -59,9 +59,6 @@ class Batch(TableRow):
     error: _ReadError = None
 
 
-BATCHES = Batch.table
-
-
 @declares(
     "log_transactions",
     key=("topic", "partition", "broker_id", "producer_id", "first_offset", "marker_offset"),
@@ -117,9 +114,6 @@ class LogTransaction(TableRow):
     error: _ReadError = None
 
 
-LOG_TRANSACTIONS = LogTransaction.table
-
-
 @declares(
     "lso_timeline",
     key=("topic", "partition", "broker_id", "offset", "event"),
@@ -157,9 +151,6 @@ class LsoStep(TableRow):
     error: _ReadError = None
 
 
-LSO_TIMELINE = LsoStep.table
-
-
 @declares(
     "aborted",
     key=("topic", "partition", "producer_id", "first_offset"),
@@ -181,9 +172,6 @@ class TxnIndexEntry(TableRow):
     error: _ReadError = None
 
 
-ABORTED = TxnIndexEntry.table
-
-
 @declares("checkpoints", key=("name", "topic", "partition", "leader_epoch", "key"), sort=("name", "file", "position"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointEntry(TableRow):
@@ -200,9 +188,6 @@ class CheckpointEntry(TableRow):
     file: _File = None
     position: Annotated[Int64 | None, "Line of the file, from 1."] = None
     error: _ReadError = None
-
-
-CHECKPOINTS = CheckpointEntry.table
 
 
 @declares("snapshots", key=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"))
@@ -230,9 +215,6 @@ class SnapshotProducer(TableRow):
     error: _ReadError = None
 
 
-SNAPSHOTS = SnapshotProducer.table
-
-
 @declares("segments", key=("file",), sort=("topic", "partition", "broker_id", "file"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegment(TableRow):
@@ -248,9 +230,6 @@ class LogSegment(TableRow):
     broker_id: _Broker = None
     file: Annotated[str, "Its path."]
     error: _ReadError = None
-
-
-SEGMENTS = LogSegment.table
 
 
 @declares(
@@ -296,9 +275,6 @@ class TransactionLogRecord(TableRow):
     error: _ReadError = None
 
 
-TRANSACTION_LOG = TransactionLogRecord.table
-
-
 @declares(
     "transaction_history",
     key=("transactional_id", "txn_state_partition", "first_offset", "error"),  # one without an id is of a partition
@@ -337,9 +313,6 @@ class PastTransaction(TableRow):
     error: _ReadError = None
 
 
-TRANSACTION_HISTORY = PastTransaction.table
-
-
 @declares(
     "offsets_log",
     key=("group_partition", "offset"),
@@ -375,9 +348,6 @@ class OffsetsLogRecord(TableRow):
     error: _ReadError = None
 
 
-OFFSETS_LOG = OffsetsLogRecord.table
-
-
 @declares("statistics", key=("topic", "partition", "broker_id"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatistics(TableRow):
@@ -407,9 +377,6 @@ class TransactionStatistics(TableRow):
     duration_ms_max: Annotated[Int64 | None, "The longest.", Unit("ms")] = None
     broker_id: _Broker = None
     error: _ReadError = None
-
-
-STATISTICS = TransactionStatistics.table
 
 
 @declares("metadata_log", key=("offset", "file", "position"), sort=("metadata_node_id", "offset", "file", "position"))
@@ -459,9 +426,6 @@ class MetadataLogRecord(TableRow):
     file: Annotated[str | None, "File it was read from: a segment or a snapshot."] = None
     position: Annotated[Int64 | None, "Byte of its batch in that file.", Unit("bytes")] = None
     error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
-
-
-METADATA_LOG = MetadataLogRecord.table
 
 
 EVENTS: Mapping[str, str] = {
@@ -557,6 +521,5 @@ class ClusterEvent(TableRow):
         return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
 
 
-CLUSTER_EVENTS = ClusterEvent.table
 FROM_METADATA, FROM_BROKER_LOG = "metadata log", "broker log"
 """Values of ``source``."""

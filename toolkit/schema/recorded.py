@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolkit.schema.live import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS, EvidenceEntry
+from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.table import (
     EPOCH,
     STRING,
@@ -111,9 +111,6 @@ class LateTransaction(TableRow):
         return TransactionKey(self.topic, self.partition, self.producer_id, self.start_offset)
 
 
-SAMPLES, LATE_TRANSACTIONS = RecordedSample.table, LateTransaction.table
-
-
 def _recorded(table: Table, *leading: Column) -> Table:
     return Table(
         table.name,
@@ -125,12 +122,12 @@ def _recorded(table: Table, *leading: Column) -> Table:
 
 
 RECORDED = {
-    "samples": SAMPLES,
-    "partitions": _recorded(PARTITIONS, _SAMPLE, _PHASE),
-    "producers": _recorded(PRODUCERS, _SAMPLE, _PHASE),
-    "transactions": _recorded(TRANSACTIONS, _SAMPLE),
-    "findings": _recorded(FINDINGS, _SAMPLE),
-    "late_transactions": LATE_TRANSACTIONS,
+    "samples": RecordedSample.table,
+    "partitions": _recorded(Partition.table, _SAMPLE, _PHASE),
+    "producers": _recorded(Producer.table, _SAMPLE, _PHASE),
+    "transactions": _recorded(Transaction.table, _SAMPLE),
+    "findings": _recorded(Finding.table, _SAMPLE),
+    "late_transactions": LateTransaction.table,
 }
 """Tables of a recording by name: those of a live cluster, with the sample that each row is of."""
 
@@ -231,9 +228,6 @@ class LsoHold(TableRow):
         return TransactionKey(self.topic, self.partition, self.producer_id, self.first_offset)
 
 
-LSO_HOLDS = LsoHold.table
-
-
 @declares("observation_times", key=("sampled_at",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationTime(TableRow):
@@ -251,7 +245,6 @@ class ObservationTime(TableRow):
     next_complete_at: Annotated[dt.datetime | None, "When the next sample that has all was due; null for none."] = None
 
 
-OBSERVATION_TIMES = ObservationTime.table
 """Samples in order, without failed ones."""
 
 
@@ -321,9 +314,6 @@ class ActionStep(TableRow):
     error: Annotated[str | None, "What failed, or why the action was refused, as NAME: sentence."] = None
 
 
-ACTIONS = ActionStep.table
-
-
 def unfinished(steps: Sequence[ActionStep]) -> list[ActionStep]:
     """Intents without an outcome: these actions may have happened."""
     ended = {each.action_id for each in steps if each.step == OUTCOME}
@@ -358,6 +348,3 @@ class SavedRecord(TableRow):
     committed_partition: Annotated[Int32 | None, "Partition of a committed offset."] = None
     committed_offset: Annotated[Int64 | None, "Committed offset; null for a tombstone, which removes one."] = None
     committed_leader_epoch: Annotated[Int32 | None, "Leader epoch that was committed with it."] = None
-
-
-SAVED_RECORDS = SavedRecord.table

@@ -165,7 +165,7 @@ def diagnose(
     diagnosis = Diagnosis.of(source.observations(), options)
     if options.recheck_after and (to_recheck := diagnosis.to_recheck()):
         threading.Event().wait(options.recheck_after)
-        diagnosis = diagnosis.with_next(source.observe_again(to_recheck))
+        diagnosis = Diagnosis.of([source.observe_again(to_recheck)], options, earlier=diagnosis.indexed)
     to_read = {each.key: each for each in diagnosis.to_read()} if options.log_evidence else {}
     known = _still_known(source, diagnosis, to_read, before or {})
     unread = [each for each in to_read.values() if each.key not in known]

@@ -18,7 +18,7 @@ from toolkit import schema
 from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
-from toolkit.schema.coerce import OffsetSpec, Scope, in_utc, records_of
+from toolkit.schema.coerce import OffsetSpec, Scope, in_utc
 from toolkit.schema.table import EVERYTHING, Selection, TableRow, TopicPartition
 from toolkit.sources.offset_queries import check_offset_range, parsed_offset_spec
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 S = TypeVar("S")
 D = TypeVar("D")
-Rows = Iterable[Row] | Iterable[TableRow] | Iterable["pa.Table"]
+Rows = Iterable[TableRow] | Iterable["pa.Table"]
 
 FILES, CLUSTER, RECORDING = "a log directory", "a cluster", "a recording"
 
@@ -191,7 +191,7 @@ class RowsOf(Enum):
 class SourceFunction:
     """The function of a source for a table."""
 
-    read: Callable[[Any, TableArguments], Any]  # takes the source and `TableArguments`; returns rows or Arrow tables
+    read: Callable[[Any, TableArguments], Any]  # takes the source and `TableArguments`; returns records or Arrow tables
     takes: frozenset[str]  # names of the arguments that it supports
     rows_of: RowsOf = RowsOf.LOG  # the logs that a row depends on, for tasks that share the work
     topics: Sequence[str] = ()  # the only topics whose logs it reads; empty for those selected
@@ -390,7 +390,7 @@ class Source:
         return f"{text}; {self.no_coordinators}" if text and self.no_coordinators else text
 
     def read(self, table: str, arguments: TableArguments) -> Any:
-        """The rows or Arrow tables of a table, unsorted.
+        """The records or Arrow tables of a table, unsorted.
 
         Parameters
         ----------
@@ -437,7 +437,7 @@ class Source:
             As `read`.
         """
         table = record.table
-        return table.in_order(records_of(self.read(table.name, TableArguments.of(**arguments)), record))
+        return table.in_order(self.read(table.name, TableArguments.of(**arguments)))
 
     @source_table(schema.PARTITIONS)
     def partitions(self, *, topics: Topics = None, partitions: Partitions = None, at: Time = None) -> None:

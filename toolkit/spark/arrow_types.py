@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -17,9 +19,10 @@ from toolkit.schema import TABLES, Table
 from toolkit.spark.spark_errors import each_without_traceback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
+
+
+Item = TypeVar("Item")
 
 
 def struct_type(table: Table) -> StructType:
@@ -61,6 +64,39 @@ def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: S
             yield from function(pa.Table.from_batches([batch])).to_batches()
 
     return frame.mapInArrow(of_batches, schema)
+
+
+def in_tasks(
+    spark: SparkSession,
+    items: Sequence[Item],
+    function: Callable[[Item], Iterable[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """The rows of a function of each item, which is a task."""
+
+    @each_without_traceback
+    def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from function(items[number])
+        freeze_modules()
+
+    return spark.range(0, len(items), 1, max(1, len(items))).mapInArrow(of_task, schema)
+
+
+@cache
+def _freeze() -> None:
+    gc.collect()
+    gc.freeze()
+
+
+def freeze_modules() -> None:
+    """Exclude the loaded modules from garbage collection, once per worker.
+
+    A reused worker collects garbage after each task. Scanning all modules takes longer than reading 100 MB of a log.
+    """
+    if TaskContext.get() is not None:
+        _freeze()
 
 
 def _in_microseconds(type_: pa.DataType) -> pa.DataType:

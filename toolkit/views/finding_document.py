@@ -421,15 +421,12 @@ _STYLES = (
 
 def finding_lines(findings: Data, *, width: int | None = None, connection: Connection = NOWHERE) -> list[str]:
     """`finding_parts` for a terminal; `width`: columns to wrap at, between words; null for no wrapping."""
-    return text_lines(finding_parts(findings), connection=connection, width=width)
+    return text_lines(finding_parts(records_of(findings, Finding)), connection=connection, width=width)
 
 
-def finding_parts(findings: Data) -> list[Part]:
-    """A section per partition, or for many that are alike; healthy partitions in a line per transaction.
-
-    `findings`: ``schema.FINDINGS``; a null column may be missing.
-    """
-    return parts_of_groups(finding_groups(records_of(findings, Finding)))
+def finding_parts(findings: Iterable[Finding]) -> list[Part]:
+    """A section per partition, or for many that are alike; healthy partitions in a line per transaction."""
+    return parts_of_groups(finding_groups(findings))
 
 
 def parts_of_groups(groups: Iterable[FindingGroup], *, incomplete: Container[Place] = ()) -> list[Part]:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from toolkit.formats.batches import write_batch
 from toolkit.lab.clients import ALWAYS_UP, PASSING, TxnProducer
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live import broker_client
-from toolkit.sources.live.broker_client import BrokerClient, error_name
+from toolkit.sources.live.broker_client import BrokerClient, error_name, write_batch
 
 PATIENCE_S = 2.0
 NOT_ADDED = {"INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"}  # a leader that verifies refuses such a batch

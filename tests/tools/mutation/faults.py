@@ -27,28 +27,12 @@ REALISTIC = frozenset({
     "text", "unit", "word",
 })  # fmt: skip
 OTHER: Mapping[type[ast.AST], Sequence[type[ast.AST]]] = {
-    ast.Eq: [ast.NotEq],
-    ast.NotEq: [ast.Eq],
-    ast.Lt: [ast.LtE, ast.GtE],
-    ast.LtE: [ast.Lt, ast.Gt],
-    ast.Gt: [ast.GtE, ast.LtE],
-    ast.GtE: [ast.Gt, ast.Lt],
-    ast.Is: [ast.IsNot],
-    ast.IsNot: [ast.Is],
-    ast.In: [ast.NotIn],
-    ast.NotIn: [ast.In],
-    ast.Add: [ast.Sub],
-    ast.Sub: [ast.Add],
-    ast.Mult: [ast.Add],
-    ast.Div: [ast.Mult],
-    ast.FloorDiv: [ast.Mult],
-    ast.BitAnd: [ast.BitOr],
-    ast.BitOr: [ast.BitAnd],
-    ast.And: [ast.Or],
-    ast.Or: [ast.And],
-    ast.Continue: [ast.Break],
-    ast.Break: [ast.Continue],
-}
+    ast.Eq: [ast.NotEq], ast.NotEq: [ast.Eq], ast.Lt: [ast.LtE, ast.GtE], ast.LtE: [ast.Lt, ast.Gt],
+    ast.Gt: [ast.GtE, ast.LtE], ast.GtE: [ast.Gt, ast.Lt], ast.Is: [ast.IsNot], ast.IsNot: [ast.Is],
+    ast.In: [ast.NotIn], ast.NotIn: [ast.In], ast.Add: [ast.Sub], ast.Sub: [ast.Add], ast.Mult: [ast.Add],
+    ast.Div: [ast.Mult], ast.FloorDiv: [ast.Mult], ast.BitAnd: [ast.BitOr], ast.BitOr: [ast.BitAnd],
+    ast.And: [ast.Or], ast.Or: [ast.And], ast.Continue: [ast.Break], ast.Break: [ast.Continue],
+}  # fmt: skip
 SWAPPED = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list"}
 WORDS = {
     "start": "middle", "middle": "start", "end": "start", "left": "right", "right": "left", "top": "bottom",

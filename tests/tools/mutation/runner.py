@@ -31,16 +31,8 @@ from tests.tools.mutation.faults import Fault, references
 LEFT_OUT = (".git", ".venv", "build", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
 UNUSED = ("anyio", "cacheprovider", "hypothesispytest", "nbval", "threadexception", "unraisableexception")
 IMPORTED = (
-    "hypothesis",
-    "jinja2",
-    "kafka",
-    "numpy",
-    "pandas",
-    "pyarrow.parquet",
-    "rich.console",
-    "typer",
-    "confluent_kafka",
-)
+    "hypothesis", "jinja2", "kafka", "numpy", "pandas", "pyarrow.parquet", "rich.console", "typer", "confluent_kafka",
+)  # fmt: skip
 OPTIONS = ("-x", "-q", "--assert=plain", "-oaddopts=", "-otimeout=0", *(f"-pno:{name}" for name in UNUSED))
 FIRST_FILES, MORE_FILES = 2, 6  # that one process of pytest collects: half a second each
 

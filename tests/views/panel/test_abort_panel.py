@@ -57,7 +57,7 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert f"{own} --start-offset {one.start_offset}" in panel_text(panel)
         assert "kafka-transactions.sh" not in panel_text(panel), "no command without these checks beside it"
         assert trail.rows() == []
-        assert plan.preflight(recheck_after=0.1)["verdict"] == "hanging"
+        assert plan.check(recheck_after=0.1).verdict == "hanging"
 
         panel.confirmation.value = plan.target
         write_marker(panel)

@@ -50,24 +50,11 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 def finding(**changed: object) -> Finding:
     known = {
-        "topic": "orders",
-        "partition": 0,
-        "queue_position": 1,
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "start_offset": 100,
-        "verdict": "hanging",
-        "outcome": "undecided",
-        "action": "abort",
-        "reason": "nobody will ever end it",
-        "remedy": "an abort marker",
-        "missing": [],
-        "evidence": [],
-        "records_held": 23,
-        "held_ms": 120_000,
-        "observed_at": NOW,
-        "groups_held": ["billing"],
-    }
+        "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 0,
+        "start_offset": 100, "verdict": "hanging", "outcome": "undecided", "action": "abort",
+        "reason": "nobody will ever end it", "remedy": "an abort marker", "missing": [], "evidence": [],
+        "records_held": 23, "held_ms": 120_000, "observed_at": NOW, "groups_held": ["billing"],
+    }  # fmt: skip
     return Finding.of({**known, **changed})
 
 

@@ -12,56 +12,28 @@ FIRST = 913_000_000
 
 def finding(**fields: Any) -> dict[str, Any]:
     """A hanging transaction that holds the LSO of orders-0 for three hours; `fields` replace values."""
-    row: dict[str, Any] = dict.fromkeys(FINDINGS.names)
-    row |= {
-        "topic": "orders",
-        "partition": 0,
-        "queue_position": 1,
-        "producer_id": 4711,
-        "producer_epoch": 3,
-        "transactional_id": "payments-7",
-        "start_offset": 913_095_344,
-        "verdict": "hanging",
+    return {
+        **dict.fromkeys(FINDINGS.names), "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 4711,
+        "producer_epoch": 3, "transactional_id": "payments-7", "start_offset": 913_095_344, "verdict": "hanging",
         "reason": 'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
-        "(seen twice, 5 s apart; all 3 brokers answered)",
-        "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
-        "missing": [],
-        "evidence": [],
-        "opened_at": NOW - dt.timedelta(hours=3),
-        "opened_at_clock": "coordinator",
-        "held_from": NOW - dt.timedelta(hours=3),
-        "last_stable_offset": 913_095_344,
-        "high_watermark": 913_097_459,
-        "offsets_held": 2115,
-        "records_held": 2001,
-        "observed_at": NOW,
-        "brokers_time": NOW,
-    }
-    return row | fields
+                  "(seen twice, 5 s apart; all 3 brokers answered)",
+        "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 913095344", "missing": [],
+        "evidence": [], "opened_at": NOW - dt.timedelta(hours=3), "opened_at_clock": "coordinator",
+        "held_from": NOW - dt.timedelta(hours=3), "last_stable_offset": 913_095_344, "high_watermark": 913_097_459,
+        "offsets_held": 2115, "records_held": 2001, "observed_at": NOW, "brokers_time": NOW, **fields,
+    }  # fmt: skip
 
 
 def history(**fields: Any) -> dict[str, Any]:
     """A committed transaction of payments-7; `fields` replace values."""
     start = NOW - dt.timedelta(hours=4)
-    row: dict[str, Any] = dict.fromkeys(TRANSACTION_HISTORY.names)
-    row |= {
-        "transactional_id": "payments-7",
-        "txn_state_partition": 12,
-        "kind": "transaction",
-        "producer_id": 4711,
-        "producer_epoch": 3,
-        "ended": "commit",
-        "reason": "It was committed.",
-        "state": "CompleteCommit",
-        "start_time": start,
-        "decided_at": start + dt.timedelta(minutes=10),
-        "end_time": start + dt.timedelta(minutes=11),
-        "timeout_ms": 900_000,
-        "records": 3,
-        "first_offset": 100,
-        "last_offset": 102,
-    }
-    return row | fields
+    return {
+        **dict.fromkeys(TRANSACTION_HISTORY.names), "transactional_id": "payments-7", "txn_state_partition": 12,
+        "kind": "transaction", "producer_id": 4711, "producer_epoch": 3, "ended": "commit",
+        "reason": "It was committed.", "state": "CompleteCommit", "start_time": start,
+        "decided_at": start + dt.timedelta(minutes=10), "end_time": start + dt.timedelta(minutes=11),
+        "timeout_ms": 900_000, "records": 3, "first_offset": 100, "last_offset": 102, **fields,
+    }  # fmt: skip
 
 
 def busy(count: int, *, hanging: int, seed: int = 7) -> tuple[list[Row], list[Row]]:
@@ -74,18 +46,11 @@ def busy(count: int, *, hanging: int, seed: int = 7) -> tuple[list[Row], list[Ro
     for number in range(count):
         records = chance.randint(1, 9)
         row = {
-            "topic": "orders",
-            "partition": 0,
-            "producer_id": 4000 + chance.randint(0, 30),
-            "producer_epoch": number % 5,
-            "first_offset": offset,
-            "first_batch_last_offset": offset,
-            "last_offset": offset + records - 1,
-            "start": time,
-            "start_clock": "producer",
-            "records": records,
+            "topic": "orders", "partition": 0, "producer_id": 4000 + chance.randint(0, 30),
+            "producer_epoch": number % 5, "first_offset": offset, "first_batch_last_offset": offset,
+            "last_offset": offset + records - 1, "start": time, "start_clock": "producer", "records": records,
             "bytes": 100 * records,
-        }
+        }  # fmt: skip
         offset += records
         if number in stuck:
             row |= {"producer_id": 900_000 + number, "outcome": "open"}

@@ -16,9 +16,10 @@ import pytest
 from tests.stored import compare
 from tests.views.plots.busy import NOW, busy, finding, history
 from tests.views.plots.drawn import words
+from toolkit.schema import LSO_HOLDS
 from toolkit.schema.live import GroupLag, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep
-from toolkit.schema.recorded import LSO_HOLDS, LsoHold
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import (
     number_tiles,

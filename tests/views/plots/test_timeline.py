@@ -72,17 +72,6 @@ def test_events_of_the_cluster_are_lines_with_a_hover() -> None:
     assert ["broker 2 was fenced" in text for text in drawn["cluster event"]["hovertext"]] == [True]
 
 
-def test_the_figure_is_readable_in_grey() -> None:
-    log_transactions, findings = busy(200, hanging=1)
-    figure = plot_timeline(log_transactions, findings=findings, transaction_history=[history()])
-    drawn = traces(figure)
-    lines = [(drawn[name]["line"]["dash"], drawn[name]["marker"]["symbol"][2]) for name in NAMED]
-    assert len(set(lines)) == len(NAMED)
-    assert drawn["high watermark"]["line"]["dash"] == "dash"
-    assert drawn["held back"]["fillpattern"]["shape"] == "/"
-    assert drawn["HANGING ✕"]["line"]["width"] > 2 * drawn["committed ▲"]["line"]["width"]
-
-
 def test_a_producer_clock_ahead_does_not_distort_the_lines() -> None:
     log_transactions, _ = busy(20, hanging=0)
     wrong = [{**row, "start": row["start"] + HOUR} if row["first_offset"] > FIRST else row for row in log_transactions]

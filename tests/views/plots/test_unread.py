@@ -9,10 +9,9 @@ from tests.views.plots.busy import NOW, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
 from tests.views.plots.test_stored_drawings import HOUR, MINUTE, PLACE, hold
 from toolkit.errors import UsageError
-from toolkit.schema import FINDINGS
+from toolkit.schema import FINDINGS, LSO_HOLDS
 from toolkit.schema.live import GroupLag, Partition
 from toolkit.schema.log import LogTransaction, LsoStep
-from toolkit.schema.recorded import LSO_HOLDS
 from toolkit.schema.verdict import Verdict
 from toolkit.views import next_steps, show
 from toolkit.views.plots import number_tiles, plot_holds, plot_lag, plot_overview, plot_timeline

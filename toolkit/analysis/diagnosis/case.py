@@ -25,6 +25,7 @@ from toolkit.analysis.diagnosis.observation import (
     is_held,
     observed_between,
 )
+from toolkit.analysis.transaction_history import begins_producer
 from toolkit.analysis.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.formats.batches import LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import STATE_TOPIC
@@ -428,7 +429,7 @@ class Case:
         records compaction then removes. A client's time proves nothing: it is that of an event.
         """
         first = self.first_record
-        if first is None or first.state != "Empty" or not first.producer_epoch or first.timestamp is None:
+        if first is None or first.state != "Empty" or begins_producer(first) or first.timestamp is None:
             return False
         after = [self.opened_after]
         if self.written_at is not None and self.opening and self.opening.first_batch["attributes"][0] & LOG_APPEND_TIME:

@@ -162,6 +162,7 @@ def recorded_claims(finding: Finding) -> Mapping[str, ActionClaim]:
     }
 
 
+DECISION_COLUMNS = [name for name, policy in Finding.policies.items() if policy is Merge.DECISION]
 E = TypeVar("E")
 
 
@@ -182,12 +183,12 @@ class Decision:
     @classmethod
     def of(cls, finding: Finding) -> Decision:
         """The decision that a finding has."""
-        return cls(**_parts(finding), cause=finding.cause)
+        return cls(**{name: getattr(finding, name) for name in DECISION_COLUMNS}, cause=finding.cause)
 
     @property
     def parts(self) -> Mapping[str, Any]:
         """The columns of a finding that are this decision."""
-        return _parts(self)
+        return {name: getattr(self, name) for name in DECISION_COLUMNS}
 
     def finding(self, *, observed_at: dt.datetime) -> Finding:
         """A finding with this decision, and nothing else yet."""
@@ -196,11 +197,6 @@ class Decision:
     def applied_to(self, finding: Finding) -> Finding:
         """The finding with this decision as a whole; its cause stays, which is what the logs show."""
         return replace(finding, **self.parts)
-
-
-def _parts(decided: Decision | Finding) -> dict[str, Any]:
-    policies = Finding.policies.items()
-    return {name: getattr(decided, name) for name, policy in policies if policy is Merge.DECISION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ from toolkit.analysis.diagnosis.decision import (
 from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
 from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, brokers_time_of, is_held, is_overdue
 from toolkit.analysis.diagnosis.rules import claim_entries
+from toolkit.schema import FINDINGS
 from toolkit.schema.durations import elapsed_ms
-from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
+from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
@@ -98,10 +99,6 @@ class Diagnosis:
         """The observations, in order of time."""
         return [one.observation for one in self.indexed]
 
-    def with_next(self, observation: Observation) -> Diagnosis:
-        """The diagnosis of one observation more, which came after these."""
-        return Diagnosis.of([observation], self.options, earlier=self.indexed)
-
     def to_recheck(self) -> list[TopicPartition]:
         """Partitions on which these observations do not decide, if the next one comes `recheck_after` later."""
         last, after = self.indexed[-1], dt.timedelta(seconds=self.options.recheck_after)
@@ -141,22 +138,17 @@ class Diagnosis:
             covering = self._covering(tp)
             if not covering:
                 continue
-            held = [read.get(each.key, each) for each in self.opened.get(tp, ())]
+            opened = (read.get(each.key, each) for each in self.opened.get(tp, ()))
+            held = sorted(opened, key=lambda each: (each.start is None, each.start))  # as they hold the LSO, one by one
             if by_key:
                 held = [replace(each, recorded=by_key.get((each.key, each.producer.producer_epoch))) for each in held]
-            rows += _in_order(list(map(_case, held)))
+            rows += (_case(each, queue_position) for queue_position, each in enumerate(held, start=1))
             of_partition = _partition(tp, covering)
             is_unread = bool(of_partition.errors) and not any(each.partition_error for each in held)
             if is_unread or of_partition.is_held or (tp in requested and not held):
                 observation, partition = covering[-1].observation, of_partition.partition
-                finding = replace(
-                    _decided(of_partition.decision, partition, observation),
-                    evidence=partition_evidence(partition, [observation]),
-                    broker_id=partition.broker_id,
-                    observed_at=observation.observed_at,
-                    error=partition.error,
-                )
-                rows.append(finding)
+                evidence = partition_evidence(partition, [observation])
+                rows.append(_decided(of_partition.decision, partition, observation, evidence))
         last = self.indexed[-1].observation
         if gaps := tuple(last.coverage.topic_gaps):
             why, remedy = UNREAD_FOLDERS if last.from_files else HIDDEN_TOPICS
@@ -179,15 +171,7 @@ def _may_become_overdue(case: Case, after: dt.timedelta) -> bool:
     return case.state == "Ongoing" and case.age.since_start is None and is_overdue(case.owner, seen_again)
 
 
-def _in_order(found: Sequence[Finding]) -> list[Finding]:
-    """Findings of a partition in the order in which they will hold the LSO; those without data last."""
-    started = [(each.start_offset, each) for each in found if each.start_offset is not None]
-    holding = [each for _, each in sorted(started, key=lambda pair: pair[0])]
-    idle = [each for each in found if each.start_offset is None]
-    return [replace(each, queue_position=i) for i, each in enumerate(holding, start=1)] + idle
-
-
-def _case(case: Case) -> Finding:
+def _case(case: Case, queue_position: int) -> Finding:
     decision = case.decision
     opened_at, clock = None, None
     if (decision.verdict.is_owned or case.partition_error is not None) and case.owner and case.owner.start_time:
@@ -196,19 +180,19 @@ def _case(case: Case) -> Finding:
         opened_at = case.first_batch.base_timestamp
         clock = "broker" if case.first_batch.log_append_time else "producer"
     has_timeout = decision.verdict.is_live or decision.verdict is Verdict.OVERDUE or case.partition_error is not None
+    evidence = (*case_evidence(case), *_of_logs(case), *_of_checkpoints(case), *claim_entries(case))
     return replace(
-        _decided(decision, case.leader, case.observation),
+        _decided(decision, case.leader, case.observation, evidence),
+        queue_position=None if case.start is None else queue_position,
         producer_id=case.producer_id,
         producer_epoch=case.producer.producer_epoch,
         transactional_id=case.transactional_id,
         start_offset=case.start,
         cause=decision.cause,
-        evidence=(*case_evidence(case), *_of_logs(case), *_of_checkpoints(case), *claim_entries(case)),
         opened_at=opened_at,
         opened_at_clock=clock,
         expires_at=case.expires_at if has_timeout and case.state == "Ongoing" else None,
         broker_id=case.producer.broker_id,
-        observed_at=case.observation.observed_at,
         error=case.partition_error,
     )
 
@@ -260,14 +244,20 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
     )
 
 
-def _decided(decision: Decision, partition: Partition, observation: Observation) -> Finding:
+def _decided(
+    decision: Decision, partition: Partition, observation: Observation, evidence: tuple[EvidenceEntry, ...]
+) -> Finding:
     lso, high_watermark = partition.last_stable_offset, partition.high_watermark
-    return replace(
-        decision.finding(observed_at=partition.observed_at),
+    return Finding(
+        **decision.parts,
+        evidence=evidence,
         topic=partition.topic,
         partition=partition.partition,
         last_stable_offset=lso,
         high_watermark=high_watermark,
         offsets_held=None if lso is None or high_watermark is None else max(high_watermark - lso, 0),
         brokers_time=observation.brokers_time.time,
+        broker_id=partition.broker_id,
+        observed_at=observation.observed_at,
+        error=partition.error,
     )

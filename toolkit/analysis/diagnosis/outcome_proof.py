@@ -34,7 +34,7 @@ from toolkit.analysis.diagnosis.markers import (
     DecidedTransaction,
     ProducerMarker,
 )
-from toolkit.analysis.transaction_history import IdHistory
+from toolkit.analysis.transaction_history import IdHistory, begins_producer
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import COMMIT as COMMIT_MARKER
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
@@ -423,7 +423,7 @@ class _Proof:
     @cached_property
     def _begins_the_producer(self) -> bool:
         """Whether the first record is the one with which the id got this producer id."""
-        return self.first.state == "Empty" and self.first.producer_epoch == 0
+        return begins_producer(self.first)
 
     def _why_complete(self) -> str | None:
         """Why no record of the producer from the time of these records on is missing; null if one may be."""

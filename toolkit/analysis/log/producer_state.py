@@ -90,7 +90,7 @@ def resume(entries: Iterable[SnapshotEntry]) -> Headers:
     marker, opening, last = rows
     marker["attributes"], marker["marker"], marker["record_count"] = CONTROL, COMMIT, 1
     marker["coordinator_epoch"] = column("coordinator_epoch")
-    opening["attributes"], opening["base_offset"] = TRANSACTIONAL, column("current_txn_first_offset")
+    opening["attributes"], opening["base_offset"] = TRANSACTIONAL, column("current_txn_start_offset")
     last["base_sequence"] = column("last_sequence")
     return producer_state(marker, opening[opening["base_offset"] >= 0], last)
 

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from toolkit.formats.coordinator_records import STATES
-from toolkit.schema.log import TRANSACTION_LOG
+from toolkit.schema import TRANSACTION_LOG
 from toolkit.schema.table import LAST_TIME, STRING, utc
 
 TRANSACTION = "key: transaction_metadata::transactionalId="

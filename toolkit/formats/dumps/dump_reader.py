@@ -89,7 +89,7 @@ MARKER = LineForm(
 CONTROL_TYPES = ["ABORT", "COMMIT", "LeaderChange", "SnapshotHeader", "SnapshotFooter", "KRaftVersion", "KRaftVoters"]
 PRODUCER = LineForm(
     r"producerId: <producer_id:64> producerEpoch: <producer_epoch:16> coordinatorEpoch: <coordinator_epoch:32> "
-    r"currentTxnFirstOffset: (?:None|OptionalLong\.empty|Some\((?=\d+\))<current_txn_first_offset:64>\)"
+    r"currentTxnFirstOffset: (?:None|OptionalLong\.empty|Some\((?=\d+\))<current_txn_start_offset:64>\)"
     r"|OptionalLong\[(?=\d+\])<first_since_3_5:64>\])(?: lastTimestamp: <last_timestamp:64>)?"
     r"(?: firstSequence: <:32> lastSequence: <last_sequence:32> lastOffset: <last_offset:64> "
     r"offsetDelta: <offset_delta:32> timestamp: <timestamp:64>)? ?"
@@ -194,7 +194,7 @@ def _read_producer(line: str) -> SnapshotEntry | None:
     first, time = known.pop("first_since_3_5"), known.pop("timestamp")
     known["producer_epoch"], known["offset_delta"] = found["producer_epoch"], known["offset_delta"] or 0
     known["last_timestamp"] = time if known["last_timestamp"] is None else known["last_timestamp"]
-    known["current_txn_first_offset"] = first if first is not None else known["current_txn_first_offset"]
+    known["current_txn_start_offset"] = first if first is not None else known["current_txn_start_offset"]
     return SnapshotEntry(**known)
 
 

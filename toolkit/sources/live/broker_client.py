@@ -42,10 +42,13 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from toolkit.config import ClientConfig, TokenProvider
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
-from toolkit.schema.table import utc_now
+from toolkit.formats.batches import INT32, INT64, LENGTH_END
+from toolkit.schema.coerce import in_utc
+from toolkit.schema.table import EPOCH, utc_now
 from toolkit.sources import live
 
 Broker = TypeVar("Broker", bound=int | None)
@@ -707,3 +710,45 @@ def _text(exc: Exception) -> str:
 def _remaining_ms(deadline: float) -> float:
     """Milliseconds until `deadline`, zero once it has passed."""
     return max(0.0, deadline - time.monotonic()) * 1000
+
+
+MAX_BATCH = (1 << 31) - 1  # bytes
+
+
+def write_batch(
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    *,
+    timestamp: dt.datetime,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    base_offset: int = 0,
+) -> bytes:
+    """Write an uncompressed record batch, ready for Produce.
+
+    `records`: (key, value) of each; ``None`` is null.
+    `timestamp`: create time of every record, with its time zone; precise to the millisecond.
+    `producer_id`, `producer_epoch`, `base_sequence`: as assigned by the broker; -1 for a batch that is not idempotent.
+    `is_transactional`: whether the batch is part of a transaction.
+    `base_offset`: offset of the first record; a broker assigns its own.
+    Raises UsageError: without records, or for a time without its zone.
+    """
+    if not records:
+        raise UsageError("A batch needs at least one record.", do="Pass records.")
+    milliseconds = (in_utc(timestamp) - EPOCH) // dt.timedelta(milliseconds=1)
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=is_transactional,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=MAX_BATCH,
+    )
+    for delta, (key, value) in enumerate(records):
+        builder.append(delta, milliseconds, key, value, [])
+    batch = builder.build()
+    INT64.pack_into(batch, 0, base_offset)
+    INT32.pack_into(batch, LENGTH_END, -1)  # leader epoch, set by the broker; the CRC covers neither
+    return bytes(batch)

@@ -362,17 +362,20 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.log_transactions)
     def log_transactions(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.partition_log import log_transaction_tables_of
+        from toolkit.sources.log_tables import log_transaction_tables
 
-        for log_range in self._ranges(arguments, crc=True):
-            yield from log_transaction_tables_of(log_range, producer_id=arguments.producer_id)
+        for each in self._ranges(arguments, crc=True):
+            yield from log_transaction_tables(
+                each.divided, each.log_id, before=each.before, producer_id=arguments.producer_id
+            )
 
     @implements(Source.lso_timeline, without=["producer_id"])
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.partition_log import lso_timeline_tables_of
+        from toolkit.sources.log_tables import lso_timeline_tables
 
-        for log_range in self._ranges(arguments, crc=True):
-            yield from lso_timeline_tables_of(log_range)
+        for each in self._ranges(arguments, crc=True):
+            end = max(each.start, each.stop)
+            yield from lso_timeline_tables(each.divided, each.log_id, before=each.before, log_end_offset=end)
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
     def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:

@@ -45,6 +45,7 @@ from toolkit.sources.live.broker_client import BrokerClient, row_text
 from toolkit.sources.live.coordinators import CoordinatorTopic, broker_configs, broker_identities, partition_numbers
 from toolkit.sources.live.leaders import offset_of, read_partitions
 from toolkit.sources.live.partition_log import FetchedChunk, fetch_range, read_offsets
+from toolkit.sources.offset_reader import wrong_checksums
 from toolkit.version import __version__
 
 
@@ -112,12 +113,8 @@ def open_batches(
 
 def _check(chunk: FetchedChunk, name: str) -> None:
     """A torn tail is how a response ends; everything else that is no batch is damage."""
-    damage = [each.reason for each in chunk.damage if not each.reason.startswith("TORN_TAIL")]
-    wrong = chunk.headers["crc_ok"] == 0
-    if wrong.any():
-        offset = int(chunk.headers["base_offset"][wrong][0])
-        damage.append(f"CORRUPT_MESSAGE: The checksum of the batch at offset {offset} does not match its bytes.")
-    for error in damage:
+    damage = (each.reason for each in chunk.damage if not each.is_torn)
+    for error in (*damage, *wrong_checksums(chunk.headers)):
         code, text = Error.of(error)
         raise BrokerError(f"The log of {name} could not be read: {text.rstrip('.') or code}.", code=code)
 

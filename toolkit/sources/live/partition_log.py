@@ -59,7 +59,7 @@ from toolkit.sources.live.leaders import (
     read_producers,
 )
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
-from toolkit.sources.log_tables import batch_tables, log_transaction_tables, lso_timeline_tables
+from toolkit.sources.log_tables import batch_tables
 from toolkit.sources.offset_queries import check_offset_range
 from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
@@ -121,6 +121,11 @@ class FetchedRange:
     def before(self) -> PartialTransactions:
         """The transactions that are open before it."""
         return begin() if self.start == 0 else EMPTY
+
+    @property
+    def divided(self) -> Iterator[LogChunk]:
+        """Its chunks, divided at offsets that could not be read; what is missing without an error was compacted."""
+        return at_missing_offsets(map(intact, self.chunks), expected=self.start, end=self.stop, cleaned=self.stop)
 
 
 def fetch_range(
@@ -621,21 +626,3 @@ def batch_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) 
     for chunk in log_range.chunks:
         log_id = replace(log_range.log_id, broker_id=chunk.broker_id)
         yield from batch_tables([chunk], log_id, producer_id=producer_id)
-
-
-def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) -> Iterator[pa.Table]:
-    """Transactions, or a producer's, as ``schema.LOG_TRANSACTIONS``; error rows are last.
-
-    Those that are open before offsets that could not be read may have ended there.
-    """
-    start, stop = log_range.start, log_range.stop
-    # What is missing without an error was compacted.
-    chunks = at_missing_offsets(map(intact, log_range.chunks), expected=start, end=stop, cleaned=stop)
-    return log_transaction_tables(chunks, log_range.log_id, before=log_range.before, producer_id=producer_id)
-
-
-def lso_timeline_tables_of(log_range: FetchedRange) -> Iterator[pa.Table]:
-    """Every step of the LSO as ``schema.LSO_TIMELINE``; error rows are last."""
-    start, stop = log_range.start, log_range.stop
-    chunks = at_missing_offsets(map(intact, log_range.chunks), expected=start, end=stop, cleaned=stop)
-    yield from lso_timeline_tables(chunks, log_range.log_id, before=log_range.before, log_end_offset=max(start, stop))

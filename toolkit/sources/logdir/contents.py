@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from toolkit.analysis.cluster_events import metadata_events
 from toolkit.errors import DecodeError, NotFound, UsageError
@@ -25,6 +25,7 @@ from toolkit.formats.log_dir_files import (
 )
 from toolkit.formats.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
+from toolkit.schema.coerce import in_utc
 from toolkit.schema.log import ClusterEvent
 from toolkit.schema.table import Error, Selection, TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
@@ -43,6 +44,7 @@ from toolkit.sources.logdir.replica_state import (
     MetadataEnd,
     ReadLimit,
     ReplicaState,
+    is_whole,
     metadata_end,
     metadata_records,
     read_state,
@@ -59,6 +61,14 @@ FUTURE = "FUTURE:"
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
+
+
+class FileArguments(TypedDict, total=False):
+    """The fields of `FileAssertions` as arguments, a time also as its text."""
+
+    consistent_copy: bool
+    as_of: dt.datetime | str | None
+    txn_state_partitions: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +93,11 @@ class FileAssertions:
     consistent_copy: bool = False
     as_of: dt.datetime | None = None
     txn_state_partitions: int | None = None
+
+    @classmethod
+    def of(cls, *, as_of: dt.datetime | str | None = None, **others: Any) -> FileAssertions:
+        """The assertions that arguments make. Raises UsageError also for a text that is no time."""
+        return cls(as_of=None if as_of is None else in_utc(as_of), **others)
 
     def __post_init__(self) -> None:
         if self.txn_state_partitions is not None and self.txn_state_partitions < 1:
@@ -231,6 +246,8 @@ class Contents:
         self.layout = layout
         self.assertions = assertions
         self.share = share
+        # The end offset of logs, by name, that were read whole as they are now: without damage, and nothing is open.
+        self.settled: Mapping[str, int] = {}
         self.copies = Copies(assertions.as_of)
         self.broker_logs = broker_logs
         is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
@@ -376,10 +393,9 @@ class Contents:
             limit = ReadLimit.RECORDS
         known, found = self._states.get(id(log), (ReadLimit.TAIL, None))
         if found is None or (limit is not known and limit is not ReadLimit.TAIL and known is not ReadLimit.WHOLE):
-            checkpoints = self.checkpoints(log.root) if log.root else PartitionCheckpoints()
             found = read_state(
                 log,
-                checkpoints,
+                self.checkpoints(log.root),
                 limit=limit,
                 copied_at=self.copies.moment(log),
                 is_consistent=self.assertions.consistent_copy,
@@ -390,16 +406,21 @@ class Contents:
                 found.window.neighbourhood = MarkerNeighbourhood()
         return found
 
-    def checkpoints(self, root: LogDirRoot) -> PartitionCheckpoints:
-        """The checkpoints of a log directory."""
+    def is_settled(self, log: ReplicaLog) -> bool:
+        """Whether its state is known without another read: nothing is open in it, and it lacks nothing (`settled`)."""
+        end, is_consistent = self.settled.get(log.name), self.assertions.consistent_copy
+        return end is not None and is_whole(log, self.checkpoints(log.root), end, is_consistent=is_consistent)
+
+    def checkpoints(self, root: LogDirRoot | None) -> PartitionCheckpoints:
+        """The checkpoints of a log directory; empty for a text."""
+        if root is None:
+            return PartitionCheckpoints()
         if root not in self._checkpoints:
             self._checkpoints[root] = read_partition_checkpoints(root.path)
         return self._checkpoints[root]
 
     def cleaned(self, log: ReplicaLog) -> int:
         """Offset up to which a log was cleaned, by the cleaner's checkpoint; -1 for never or unknown."""
-        if log.root is None:
-            return -1
         return self.checkpoints(log.root).cleaned.get(log.where.tp, -1)
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
@@ -479,9 +500,9 @@ class Contents:
         topics = self.metadata.state.topics
         return {topic_id for topic_id, name in topics.items() if name == state.log.where.topic}
 
-    def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
+    def best(self, topic: str) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""
-        return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), limit=limit)}
+        return {tp.partition: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic))}
 
 
 def found_in(

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -74,11 +75,16 @@ class StateTopic:
         return found
 
 
+_READ = WeakKeyDictionary[Contents, StateTopic]()
+
+
 def read_state_topic(contents: Contents) -> StateTopic:
-    """Read every partition of ``__transaction_state`` among the files.
+    """Every partition of ``__transaction_state`` among the files, read once.
 
     It has as many as the caller asserts; else 50, or as many as the metadata log says.
     """
+    if contents in _READ:
+        return _READ[contents]
     count = contents.assertions.txn_state_partitions
     found = dict(contents.by_partition(contents.of_topic(STATE_TOPIC), limit=ReadLimit.RECORDS))
     read = {tp.partition: _read(replicas[0]) for tp, replicas in sorted(found.items())}
@@ -94,7 +100,8 @@ def read_state_topic(contents: Contents) -> StateTopic:
     topic_ids = {partition.replica.topic_id for partition in read.values()} - {None}
     if len(topic_ids) > 1:
         gaps.append(f"a single {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
-    return StateTopic(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
+    _READ[contents] = StateTopic(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
+    return _READ[contents]
 
 
 def _read(state: ReplicaState) -> TransactionLogPartition:
@@ -219,7 +226,8 @@ def read_coordinators(
     count = state_topic.count if state_topic.is_counted else None
     yield from _hashed(contents, "transaction", STATE_TOPIC, names, count)
     if groups is None or groups:
-        group_ids = _groups(contents)
+        records = _offset_records(contents)
+        group_ids = {each.group_id: each.group_partition or 0 for each in records if each.group_id is not None}
         count = _count(contents, group_ids, contents.best(OFFSETS_TOPIC))
         yield from _hashed(contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count)
 
@@ -258,16 +266,6 @@ def _hashed(
             observed_at=observed_at,
             error=NO_COUNT.format(topic) if count is None else None,
         )
-
-
-def _groups(contents: Contents) -> dict[str, int]:
-    """The partition of each group id."""
-    found: dict[str, int] = {}
-    for number, state in contents.best(OFFSETS_TOPIC).items():
-        for record in state.log.offsets_log():
-            if record.group_id is not None:
-                found[record.group_id] = number
-    return found
 
 
 def _count(contents: Contents, group_ids: Mapping[str, int], present: Collection[int]) -> int | None:

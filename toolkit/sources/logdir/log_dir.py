@@ -7,7 +7,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -26,7 +26,7 @@ from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, LSO_TIMELINE, utc
-from toolkit.schema.coerce import OffsetSpec, in_utc
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
     Batch,
@@ -253,10 +253,8 @@ class LogDir(Source, OffsetTables):
         txn_state_partitions: int | None = None,
         broker_logs: Iterable[ClusterEvent] = (),
     ) -> None:
-        self.assertions = FileAssertions(
-            consistent_copy=consistent_copy,
-            as_of=None if as_of is None else in_utc(as_of),
-            txn_state_partitions=txn_state_partitions,
+        self.assertions = FileAssertions.of(
+            consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
         self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:
@@ -520,17 +518,7 @@ class LogDir(Source, OffsetTables):
                 if snapshot.error or not snapshot.producers:  # an empty snapshot shows that nothing was open
                     yield replace(row, error=snapshot.error)
                 for producer in snapshot.producers:
-                    yield replace(
-                        row,
-                        producer_id=producer.producer_id,
-                        producer_epoch=producer.producer_epoch,
-                        last_sequence=producer.last_sequence,
-                        last_offset=producer.last_offset,
-                        offset_delta=producer.offset_delta,
-                        last_timestamp=utc(producer.last_timestamp),
-                        coordinator_epoch=producer.coordinator_epoch,
-                        current_txn_start_offset=producer.current_txn_first_offset,
-                    )
+                    yield replace(row, **{**asdict(producer), "last_timestamp": utc(producer.last_timestamp)})
 
     @implements(Source.segments)
     def segments(self, arguments: TableArguments) -> Iterator[LogSegment]:

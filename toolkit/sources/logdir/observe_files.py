@@ -70,10 +70,12 @@ class FileObservation(EvidenceSource):
         replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
         state_topic: StateTopic,
         scope: FileScope,
+        clear_logs: Sequence[ReplicaLog] = (),
     ) -> None:
         self.contents = contents
         self.observation = observation
         self.replicas = replicas
+        self.clear_logs = clear_logs  # those of `clear_partitions`, which were not read
         self.state_topic = state_topic
         self.scope = scope
 
@@ -95,7 +97,11 @@ class FileObservation(EvidenceSource):
         return sorted(self.contents.cluster_events(since=since), key=lambda each: each.timestamp or NEVER)
 
     def search_markers(self, cases: Sequence[Case]) -> MarkerSearch:
-        return search_replica_markers(self.contents, self.replicas, self.observation.producers, cases)
+        clear = dict(self.contents.by_partition(self.clear_logs))
+        producers = [each for replicas in clear.values() for each in producers_of(replicas[0]) if not each.error]
+        return search_replica_markers(
+            self.contents, {**self.replicas, **clear}, [*self.observation.producers, *producers], cases
+        )
 
     def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
         return owner_clauses(self.observation.transactions, all_ids=self.state_topic.all_ids)
@@ -114,6 +120,9 @@ def observe_files(
     `selection`: the partitions that they are meant to be.
     `limit`: how far back the partitions are read.
     """
+    scope, clear = contents.scope(logs), clear_partitions(contents, logs)
+    clear_logs = [log for log in logs if log.where.tp in clear]
+    logs = [log for log in logs if log.where.tp not in clear]
     requested = {(log.where.topic, log.where.partition) for log in logs}
     with_end = {(log.where.topic, log.where.partition) for log in logs if not log.is_remote}
     logs = [log for log in logs if not log.is_remote or (log.where.topic, log.where.partition) not in with_end]
@@ -122,7 +131,6 @@ def observe_files(
     replicas = {tp: states for tp, states in found if tp in requested}
     state_topic = read_state_topic(contents)
     states = {tp: found[0] for tp, found in replicas.items()}
-    scope = contents.scope(logs)
     proof = CopyProof(contents)
     as_of = proof.as_of(state_topic, states)
     of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
@@ -154,7 +162,25 @@ def observe_files(
                 named[tp].append(each.last_update_time)
     observation = replace(observation, absent=_absent(contents, named))
     observation = _with_doubts(contents, observation, replicas, state_topic, proof)
-    return FileObservation(contents, observation, replicas, state_topic, scope)
+    return FileObservation(contents, observation, replicas, state_topic, scope, clear_logs)
+
+
+def clear_partitions(contents: Contents, logs: Sequence[ReplicaLog]) -> Collection[TopicPartition]:
+    """The partitions of logs that have no finding, so that these need not be read: `Contents.is_settled`.
+
+    None that a coordinator has open; and none if there are findings, and only all logs together show their time.
+    """
+    if not contents.settled:
+        return ()
+    state_topic, of_data = read_state_topic(contents), [log for log in logs if log.where.topic != STATE_TOPIC]
+    unsettled = {log.where.tp for log in of_data if not contents.is_settled(log)}
+    if not (as_of := CopyProof(contents).as_of(state_topic, {})):
+        has_errors = any(each.errors for each in state_topic.partitions.values())
+        if unsettled or has_errors or contents.scope(logs).unread:
+            return ()
+    opened = (each for each in state_topic.transactions(as_of, observed_at=NEVER) if each.state in OPEN_STATES)
+    named = {tp for each in opened for tp in each.topic_partitions or ()}
+    return {log.where.tp for log in of_data} - unsettled - named
 
 
 def _absent(

@@ -620,9 +620,9 @@ def index_entries(txns: Iterable[AbortedTxn], log_id: LogId, file: str) -> Itera
 def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:
     """Start offset and epoch of the transactions that are open in a snapshot, by producer id."""
     return {
-        entry.producer_id: (entry.current_txn_first_offset, entry.producer_epoch)
+        entry.producer_id: (entry.current_txn_start_offset, entry.producer_epoch)
         for entry in snapshot.producers
-        if entry.current_txn_first_offset is not None
+        if entry.current_txn_start_offset is not None
     }
 
 

@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -412,8 +411,10 @@ def read_window(
     )
     if limit is ReadLimit.RECORDS:
         window.records, parts = log.indexed()
+    elif limit is ReadLimit.WHOLE:
+        parts = map(intact, log.parts(crc=True))  # whose a batch with a wrong checksum is, no hold shows
     else:
-        parts = _parts(log, snapshot, lowest, limit)
+        parts = log.parts_near(lowest, crc=True) if snapshot else log.parts(crc=True)
     times = [window.batch_times]
     newest = log.base_offsets[-1] if log.base_offsets else None
     for part in at_missing_offsets(parts, end=newest, cleaned=cleaned):
@@ -429,21 +430,6 @@ def read_window(
     else:
         window.neighbourhood.settle(min(window.open_starts))
     return window
-
-
-def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limit: ReadLimit) -> Iterator[LogChunk]:
-    if snapshot is None:
-        return log.parts(crc=True)
-    if limit is ReadLimit.WHOLE:
-        return chain(map(intact, log.parts(stop=lowest, crc=True)), _from_offset(log, lowest))
-    return log.parts_near(lowest, crc=True)
-
-
-def _from_offset(log: ReplicaLog, offset: int) -> Iterator[LogChunk]:
-    """The batches that begin at or after an offset, with checksums."""
-    for part in log.parts(start=offset, crc=True):
-        rows = part.headers["base_offset"] >= offset
-        yield part if rows.all() else replace(part, headers=part.headers[rows])
 
 
 NO_HIGH_WATERMARK = (
@@ -600,6 +586,22 @@ def _read(
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
     return read_window(log, None, limit=limit, count_at=count_at, cleaned=cleaned), errors
+
+
+def is_whole(log: ReplicaLog, checkpoints: PartitionCheckpoints, log_end: int, *, is_consistent: bool) -> bool:
+    """Whether a log without damage that ends at an offset has no `error` as a state, and holds nothing if none is open.
+
+    `checkpoints`, `is_consistent`: as for `read_state`.
+    """
+    if not log.base_offsets or log.is_remote or not isinstance(log, FolderLog) or log.replica.only:
+        return False
+    newest, written = next(log.snapshots(), None), checkpoints.high_watermark.get(log.where.tp)
+    is_begun = log.base_offsets[0] == 0 if newest is None else newest.offset >= log.base_offsets[0]
+    agrees = newest is None or not (newest.error or opened_before(newest))
+    is_final = is_consistent or checkpoints.clean_shutdown
+    is_replicated = not is_final or written is None or written == log_end
+    lost_end = _lost_end(log, log_end, None, checkpoints.log_start.get(log.where.tp, 0))
+    return is_begun and agrees and is_replicated and next(lost_end, None) is None
 
 
 def _lost_end(log: ReplicaLog, log_end: int, high_watermark: int | None, log_start: int) -> Iterator[str]:

@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, UNKNOWN_TIME, Observation
 from toolkit.analysis.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
@@ -531,9 +532,7 @@ class Recorder:
             while (samples is None or count < samples) and (until is None or due <= until):
                 self.listener.on_wait(due)
                 if due - _now() > 2 * self.interval:
-                    self.listener.on_warning(
-                        f"This machine's clock was set back; the next sample is due at {_utc_text(due)}."
-                    )
+                    self.listener.on_warning(f"This machine's clock was set back; the next sample is due at {at(due)}.")
                 if stop.wait(max(0.0, (due - _now()).total_seconds())):
                     break
                 latest = max(due, floor_time(_now(), self.interval))  # another one if this machine was suspended
@@ -556,13 +555,13 @@ class Recorder:
             written = False
             self._lost += 1
             if self._lost == 1:
-                since, reason = _utc_text(due), getattr(error, "strerror", None) or str(error).rstrip(".")
+                since, reason = at(due), getattr(error, "strerror", None) or str(error).rstrip(".")
                 self.listener.on_warning(f"Samples are lost from {since} on: they cannot be written: {reason}.")
         if written:
             self._previous = sample  # recorded samples only, so that a diagnosis can be repeated
             if self._lost:
                 lost = f"{self._lost} samples were" if self._lost > 1 else "one sample was"
-                self.listener.on_warning(f"Since {_utc_text(due)} samples can be written again; {lost} lost.")
+                self.listener.on_warning(f"Since {at(due)} samples can be written again; {lost} lost.")
             self._lost = 0
         self.listener.on_sample(sample, written=written)
         self._compact(due, sample)
@@ -655,13 +654,13 @@ def last_known(directory: Path, last: Sample) -> Iterator[Sample]:
     if not unknown and not last.row.topic_gaps:
         return
     found: dict[TopicPartition, dict[dt.datetime, bool]] = {}
-    for at, topic, partition, verdict in zip(
+    for sampled_at, topic, partition, verdict in zip(
         *(each.to_pylist() for each in read(directory, "findings", start=start, stop=last.due, columns=names).columns),
         strict=True,
     ):
         if topic is not None and ((tp := TopicPartition(topic, partition)) in unknown or tp not in observed):
             of_partition = found.setdefault(tp, {})
-            of_partition[at] = of_partition.get(at, True) and verdict != Verdict.UNKNOWN
+            of_partition[sampled_at] = of_partition.get(sampled_at, True) and verdict != Verdict.UNKNOWN
     samples = RecordedSample.of_table(read(directory, "samples", start=start, stop=last.due))
     needed: dict[dt.datetime, RecordedSample] = {}
     for of_partition in found.values():
@@ -703,7 +702,3 @@ def _earliest(
 
 def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
-
-
-def _utc_text(time: dt.datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -8,19 +8,17 @@ replicas; without a topic id, the topic is assumed to be the same as long as its
 from __future__ import annotations
 
 import builtins  # `bytes` is a column
-import gc
 import hashlib
 import json
 import pickle
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -30,18 +28,19 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, MANIFEST, LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
-from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, FileScope, Share, found_in
 from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
+from toolkit.sources.logdir.observe_files import clear_partitions
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState
 from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
-from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
+from toolkit.spark.arrow_types import freeze_modules, record_batches, selected, struct_type, without_damage
 from toolkit.spark.datasources.reader_options import (
     ARGUMENTS,
     MODES,
+    Argument,
     Options,
     arguments_of,
     choice,
@@ -104,13 +103,19 @@ class LogIdentity(NamedTuple):
 
 SOURCE = "kafka_log_dir"
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
+ASSERTIONS: Mapping[str, Argument] = {
+    "consistent_copy": Argument("consistentCopy", flag),
+    "as_of": Argument("asOf", lambda options, name: (text := options.get(name)) and text.strip()),
+    "txn_state_partitions": Argument("txnStatePartitions", partial(whole_number, lowest=1)),
+}
+"""The options that set `FileAssertions`."""
 OF_LOG_DIR: Mapping[str, Sequence[str]] = {
-    "findings": ("consistentCopy", "asOf", "txnStatePartitions"),
+    "findings": [each.option for each in ASSERTIONS.values()],
     "transactions": ("txnStatePartitions",),
     "transaction_owners": ("txnStatePartitions",),
     "coordinators": ("txnStatePartitions",),
 }
-"""The tables that depend on arguments of `LogDir`."""
+"""The tables that depend on them."""
 
 
 TABLE_NAMES = ("batches", *sorted({*tables_of(FILES)} - {"batches"}))
@@ -166,7 +171,7 @@ class LogListing(TableRow):
 
 
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
+USUAL_BYTES = 128 << 20  # as spark.sql.files.maxPartitionBytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +180,8 @@ class LogOptions:
 
     paths: Sequence[str]  # to read
     table: str
-    mode: str  # what to do with rows with `error`, one of `data_sources.MODES`
-    max_partition_bytes: int  # approximate maximum of log bytes per task
+    mode: str = MODES[0]  # what to do with rows with `error`, one of `MODES`
+    max_partition_bytes: int = USUAL_BYTES  # approximate maximum of log bytes per task
     arguments: TableArguments  # of the table
     assertions: FileAssertions = NO_ASSERTIONS
 
@@ -195,11 +200,7 @@ def read_options(options: Options) -> LogOptions:
         mode=choice(options, "mode", MODES, default=MODES[0]),
         max_partition_bytes=_bytes(options, "maxPartitionBytes", default=USUAL_BYTES),
         arguments=arguments,
-        assertions=FileAssertions(
-            consistent_copy=flag(options, "consistentCopy"),
-            as_of=None if (time := options.get("asOf")) is None else in_utc(time.strip()),
-            txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
-        ),
+        assertions=FileAssertions.of(**{name: each.parse(options, each.option) for name, each in ASSERTIONS.items()}),
     )
 
 
@@ -216,9 +217,9 @@ def _paths(options: Options) -> list[str]:
     return [local_path(path) for path in found]
 
 
-def _bytes(options: Options, name: str, *, default: str) -> int:
+def _bytes(options: Options, name: str, *, default: int) -> int:
     """Bytes, as Spark writes sizes: ``134217728``, ``128m``, ``1GB``."""
-    values = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", options.get(name, default).strip().lower())
+    values = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", options.get(name, str(default)).strip().lower())
     size = int(values[1]) * UNITS[values[2]] if values else 0
     if size < 1:
         raise UsageError(
@@ -246,9 +247,12 @@ class WholeLogs(InputPartition):
     scope: FileScope | None = None  # brokers and log directories of all tasks, for findings
 
 
-def plan(options: LogOptions) -> list[InputPartition]:
-    """The input of each task. Raises NotFound, UsageError as for `LogDir`."""
-    contents = found_in(options.paths)
+def plan(options: LogOptions, contents: Contents | None = None) -> list[InputPartition]:
+    """The input of each task. Raises NotFound, UsageError as for `LogDir`.
+
+    `contents`: the logs, if they were listed already.
+    """
+    contents = contents or found_in(options.paths, assertions=options.assertions)
     return list(_of_logs(contents, _selected_logs(contents, options), options))
 
 
@@ -266,7 +270,10 @@ def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions
     def weight(group: Iterable[ReplicaLog]) -> int:
         return sum(_weight(log, options) for log in group)
 
-    scope = contents.scope(logs) if options.table == "findings" else None
+    scope, clear = None, frozenset[TopicPartition]()
+    if options.table == "findings":
+        scope, clear = contents.scope(logs), frozenset(clear_partitions(contents, logs))
+        logs = [log for log in logs if log.where.tp not in clear]
     besides = [log for topic in LogDir.functions[options.table].also_reads for log in contents.of_topic(topic)]
     max_weight = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in besides))
     groups = _groups(logs, options)
@@ -275,7 +282,7 @@ def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions
     for number, group in enumerate(bundled_logs):
         others = None
         if options.table == "findings" and number == 0:
-            others = frozenset(log.where.tp for each in bundled_logs[1:] for log in each)
+            others = clear.union(log.where.tp for each in bundled_logs[1:] for log in each)
         yield WholeLogs(
             layout=_layout(contents, [*group, *besides], options, is_first=number == 0),
             topic_partitions=frozenset((log.where.topic, log.where.partition) for log in group),
@@ -350,21 +357,6 @@ class LogReader(DataSourceReader):
             found = without_damage(read_task(partition, self.options), self.options.mode)
             yield from record_batches(found, self.columns)
         freeze_modules()
-
-
-@cache
-def _freeze() -> None:
-    gc.collect()
-    gc.freeze()
-
-
-def freeze_modules() -> None:
-    """Exclude the loaded modules from garbage collection, once per worker.
-
-    A reused worker collects garbage after each task. Scanning all modules takes longer than reading 100 MB of a log.
-    """
-    if TaskContext.get() is not None:
-        _freeze()
 
 
 def read_task(work: WholeLogs, options: LogOptions) -> Iterator[pa.Table]:

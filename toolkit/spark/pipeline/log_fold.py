@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import pickle
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
@@ -41,15 +43,15 @@ from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import Array, LogChunk, LostOffsets, integers, numbers, take_rows
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_HOLDS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import LsoStep, TransactionLogRecord
-from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
+from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS
 from toolkit.schema.table import EPOCH, LogId, TopicPartition
 from toolkit.sources.log_tables import LogFold, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
-from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
-from toolkit.spark.datasources.log_reader import LogListing, bundled, freeze_modules
+from toolkit.spark.arrow_types import from_arrow, in_tasks, spark_schema, spark_table
+from toolkit.spark.datasources.log_reader import LogListing, bundled
 from toolkit.spark.pipeline.history_fold import fold_records
 from toolkit.spark.pipeline.log_states import CONTINUED, LOST, NEVER, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import (
@@ -62,7 +64,6 @@ from toolkit.spark.pipeline.stored_tables import (
     StoredState,
     damaged_segments,
 )
-from toolkit.spark.spark_errors import each_without_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -494,8 +495,6 @@ def _is_read_again(file: str | None, offset: int) -> bool:
 OF_LOGS = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY)}
 STAGED = {**OF_LOGS, STATE.name: STATE}
 STRUCTS = {name: [each.with_nullable(True) for each in spark_schema(t.arrow_schema)] for name, t in STAGED.items()}
-FEW = 1024  # rows, as of most logs
-NULLS = {name: pa.nulls(FEW, pa.struct(fields)) for name, fields in STRUCTS.items()}
 STAGE_SCHEMA = pa.schema(
     [
         *(("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_())),
@@ -507,15 +506,18 @@ STAGE_SCHEMA = pa.schema(
 Its fields are nullable, as pyarrow could not cast null structs otherwise."""
 
 
-def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.RecordBatch:
-    """Rows of a declared table as rows of `STAGE_SCHEMA`."""
-    (batch,) = spark_table(rows).combine_chunks().to_batches()
-    arrays = [pa.repeat(value, len(rows)) for value in (table, log, is_final)]
+def stage_rows(table: str, found: Sequence[tuple[pa.Table, str, bool]]) -> pa.RecordBatch:
+    """Rows of a declared table, each with its log and whether they are final, as rows of `STAGE_SCHEMA`."""
+    (batch,) = spark_table(pa.concat_tables([rows for rows, *_ in found])).combine_chunks().to_batches()
+    values = ([table] * len(found), *zip(*((log, is_final) for _, log, is_final in found), strict=True))
+    counts = [len(rows) for rows, *_ in found]
+    arrays = [pa.concat_arrays(map(pa.repeat, of_column, counts)) for of_column in values]
     for name, fields in STRUCTS.items():
-        if name == table:
-            arrays.append(pa.StructArray.from_arrays(batch.columns, fields=fields))
-        else:
-            arrays.append(NULLS[name][: len(rows)] if len(rows) <= FEW else pa.nulls(len(rows), NULLS[name].type))
+        arrays.append(
+            pa.StructArray.from_arrays(batch.columns, fields=fields)
+            if name == table
+            else pa.nulls(len(batch), pa.struct(fields))
+        )
     return pa.RecordBatch.from_arrays(arrays, schema=STAGE_SCHEMA)
 
 
@@ -525,6 +527,7 @@ def rows_of(staged: DataFrame, table: str) -> DataFrame:
 
 
 STAGE_NAME = "stage"
+BYTES_AT_ONCE = 1 << 24
 TO_OPEN = 1 << 18  # bytes that can be read in the time of planning and opening a log
 AT_ONCE = 2  # logs read in parallel by this process, as in the library
 TASKS_PER_CORE = 3  # so that the last one is short
@@ -569,8 +572,9 @@ def folded(
     """
     if here:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            of_logs = list(pool.map(lambda work: list(_staged(work, options)), works))
-        batches = [batch for of_log in of_logs for batch in of_log]
+            bundles = bundled(works, lambda work: work.weight, AT_ONCE)
+            of_bundles = list(pool.map(lambda bundle: list(_staged(bundle, options)), bundles))
+        batches = [batch for of_bundle in of_bundles for batch in of_bundle]
         states = _only(batches, STATE.name)[STATE.name].combine_chunks()
         frames = {name: rows_of(from_arrow(store.spark, _only(batches, name)), name) for name in OF_LOGS}
         return frames, StoredState.of_table(pa.Table.from_struct_array(states))
@@ -590,21 +594,22 @@ def _only(staged: Sequence[pa.RecordBatch], table: str) -> pa.Table:
 def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: WorkOptions) -> DataFrame:
     """The new rows of all tables, as rows of `STAGE_SCHEMA`."""
     bundles = bundled(works, lambda work: work.weight, TASKS_PER_CORE * _cores(spark))
-
-    @each_without_traceback
-    def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for work in bundles[number]:
-                    yield from _staged(work, options)
-        freeze_modules()
-
-    return spark.range(0, len(bundles), 1, len(bundles)).mapInArrow(of_task, from_arrow_schema(STAGE_SCHEMA))
+    return in_tasks(spark, bundles, lambda bundle: _staged(bundle, options), from_arrow_schema(STAGE_SCHEMA))
 
 
-def _staged(work: LogWork, options: WorkOptions) -> Iterator[pa.RecordBatch]:
-    for table, rows, is_final in fold_work(work, options):
-        yield stage_rows(table, rows, log=work.log, is_final=is_final)
+def _staged(works: Iterable[LogWork], options: WorkOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of logs, those of many small ones at once."""
+    waiting: defaultdict[str, list[tuple[pa.Table, str, bool]]] = defaultdict(list)
+    size = 0
+    for work in works:
+        for table, rows, is_final in fold_work(work, options):
+            waiting[table].append((rows, work.log, is_final))
+            size += rows.nbytes
+            if size >= BYTES_AT_ONCE:
+                yield from starmap(stage_rows, waiting.items())
+                waiting.clear()
+                size = 0
+    yield from starmap(stage_rows, waiting.items())
 
 
 def _cores(spark: SparkSession) -> int:
@@ -644,16 +649,17 @@ def _opened(listing: LogListing) -> ReplicaLog:
 
 def _read(work: LogWork) -> LogRead:
     log, start = _opened(work.listing), work.plan.start
+    error = log.error or (work.plan.error if work.plan.mode == CONTINUED else None)
 
     def chunks() -> Iterator[LogChunk]:
-        if log.error:
-            raise StoppedRead(ReadError(log.name, None, log.error))
+        if error:
+            raise StoppedRead(ReadError(log.name, None, error))
         yield from log.parts(start=start, crc=True)
 
     return LogRead(
         chunks=chunks(),
-        before=known_before(log, None) if start is None and not log.error else EMPTY,
-        end=log.base_offsets[-1] if log.base_offsets and not log.error else None,
+        before=known_before(log, None) if start is None and not error else EMPTY,
+        end=log.base_offsets[-1] if log.base_offsets and not error else None,
         cleaned=work.listing.cleaned,
     )
 

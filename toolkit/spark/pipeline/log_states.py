@@ -2,7 +2,8 @@
 
 A log only grows at its end, so earlier reads stay valid, even after retention and the cleaner have deleted data. A
 truncation invalidates them, when a replica follows a new leader. The leader epochs in the log's folder show the first
-changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely.
+changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely;
+one that has become shorter may be an older copy, so that its rows stay, and an error row says so.
 
 A copy does not grow like a log: a segment may arrive late, or be incomplete or damaged at first. So the state has the
 size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read,
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 NEVER = (1 << 63) - 1
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
+MAY_BE_OLDER = (
+    "OFFSETS_LOST: The files end before offset {:,}, up to which the log was read: without leader-epoch-checkpoint, "
+    "they may be an older copy, or the log was truncated."
+)
 CONTINUED = "continued"  # the log continues at the end of the last read
 LOST = "lost"  # the log continues after offsets deleted before they were read
 TRUNCATED = "truncated"  # the log changed from an offset on, and is read again
@@ -51,7 +56,7 @@ class LogPlan(NamedTuple):
     stop: int | None = None  # end offset, exclusive; null for the end of the log
     mode: str | None = None  # how to use the stored state: `CONTINUED`, `LOST` or `TRUNCATED`; null without one
     offset: int | None = None  # the first one whose stored rows are obsolete, if it is not `start`
-    error: str | None = None  # for `LOST`: the lost offsets
+    error: str | None = None  # for `LOST`: the lost offsets; for `CONTINUED`: why nothing more is read
     # of a compacted log: where it begins, though stored rows stay up to `offset`, as their records may be gone
     begin: int | None = None
     # whether a table was older than the state or the state older than a table: what follows the stored rows is added
@@ -120,9 +125,9 @@ def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
         return LogPlan(mode=TRUNCATED, offset=begin)
     if row.begin is None:  # its folder cannot be read
         return LogPlan(start=end, mode=CONTINUED)
-    if is_older(row, state) and not state.is_unread:
-        return LogPlan(start=end, mode=CONTINUED)
     newer = _first_newer(row, state)
+    if is_older(row, state) and not state.is_unread:
+        return LogPlan(start=end, mode=CONTINUED, error=MAY_BE_OLDER.format(end) if newer is None else None)
     has_epoch = state.leader_epoch is not None and state.leader_epoch >= 0
     is_unchanged = newer is not None and newer >= end and (has_epoch or end <= begin)
     incomplete = _first_incomplete(row, state)
@@ -167,14 +172,26 @@ def _first_newer(row: LogListing, state: StoredState) -> int | None:
 
 
 def is_older(row: LogListing, state: StoredState | None) -> bool:
-    """Whether this copy of a log is older than what was read: its newest segment is an earlier one, or shorter."""
+    """Whether this copy of a log is older than what was read: its newest segment is an earlier one, or shorter.
+
+    Without leader epochs it may be truncated, too, and takes nothing back either.
+    """
     if state is None or row.log != state.replica or state.leader_epoch in {None, -1}:
         return False
-    if (newer := _first_newer(row, state)) is None or newer < (state.log_end_offset or 0):  # it may be truncated
+    newer = _first_newer(row, state)
+    if newer is not None and newer < (state.log_end_offset or 0):  # it is truncated
         return False
     listed, known = (json.loads(text or "[]") for text in (row.segment_sizes, state.segment_sizes))
     is_behind = bool(listed and known) and max(listed)[:2] < max(known)[:2]
     return is_behind and max(known)[0] not in state.damaged_bases  # a damaged segment may have been too long
+
+
+def read_to(row: LogListing, state: StoredState | None) -> int | None:
+    """The end of a log if it was read up to it as it is now, without damage, and nothing is open; else null."""
+    if state is None or row.replica is None or state.is_damaged or state.is_unread or not state.is_settled:
+        return None
+    is_current = (state.listing, state.segment_sizes) == (row.listing, row.segment_sizes)
+    return state.log_end_offset if is_current and state.open_transactions is None else None
 
 
 def _first_incomplete(row: LogListing, state: StoredState) -> int | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -23,10 +23,9 @@ from pyspark.sql import functions as sf
 
 from toolkit.errors import UsageError
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
-from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
-from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileArguments, FileAssertions
 from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
@@ -112,11 +111,9 @@ def run(
     format: str = "delta",
     topics: Sequence[str] | None = None,
     min_held_ms: int = 60_000,
-    consistent_copy: bool = False,
-    as_of: dt.datetime | str | None = None,
-    txn_state_partitions: int | None = None,
     with_batches: bool = False,
     progress: Progress = lambda table, done: None,
+    **assertions: Unpack[FileArguments],
 ) -> RunSummary:
     """Read new data, and store which transactions held or hold the LSO of which partition, and when.
 
@@ -139,12 +136,12 @@ def run(
         Only these topics of logs; null for all.
     min_held_ms
         Leave out ended transactions that held an LSO for less; those that an earlier run left out stay out.
-    consistent_copy, as_of, txn_state_partitions
-        As for `toolkit.LogDir`.
     with_batches
         Store the header of every batch, too.
     progress
         Called with the name of a job and false when it starts, and true when it is done.
+    **assertions
+        Of files: ``consistent_copy``, ``as_of``, ``txn_state_partitions``, as for `toolkit.LogDir`.
 
     Returns
     -------
@@ -169,13 +166,8 @@ def run(
                 means="A run can only add to Delta tables; Parquet tables are written once.",
                 do="Write to an empty folder, or use the format delta.",
             )
-        assertions = FileAssertions(
-            consistent_copy=consistent_copy,
-            as_of=None if as_of is None else in_utc(as_of),
-            txn_state_partitions=txn_state_partitions,
-        )
-        states = FoldStates.load(store)
-        logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, states=states)
+        asserted, states = FileAssertions.of(**assertions), FoldStates.load(store)
+        logs, recordings = _sources(spark, source, topics=topics, assertions=asserted, states=states)
         check_clusters(store, [*states.before, *(logs.listings if logs else ())], recordings)
         this = _PipelineRun(
             store=store,
@@ -214,7 +206,7 @@ def _sources(
     """The logs and the recordings of a source. `states`: what is stored, of recordings, too."""
     if not isinstance(source, str | os.PathLike | Sequence):
         if assertions != NO_ASSERTIONS:
-            raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
+            raise UsageError(f"{', '.join(FileArguments.__annotations__)} apply to files.", do="Remove them.")
         register(spark, config=source.config)
         return list_partitions(spark, source, topics=topics), ()
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
@@ -341,8 +333,8 @@ class _PipelineRun:
                 list(pool.map(one, jobs))  # after a failure, no further one starts
 
         logs, reads, adds = self.logs, dict[str, Callable[[], object]](), dict[str, Callable[[], object]]()
-        if logs is not None and self.needs_diagnosis:
-            reads["current_findings"] = partial(self._diagnose, logs)
+        if logs is not None and self.needs_diagnosis:  # after the logs were read, most of which it need not read again
+            adds["current_findings"] = partial(self._diagnose, logs)
         if logs is not None and self.plans:
             reads["logs"] = partial(self._read_logs, logs)
             for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
@@ -369,7 +361,7 @@ class _PipelineRun:
 
     def _diagnose(self, logs: ListedLogs) -> None:
         """Diagnose the current state."""
-        rows = logs.current_findings()
+        rows = logs.current_findings(logs.settled(self.states.all))
         others = logs.elsewhere(self.result.findings, may_hide=rows["topic"].null_count > 0, states=self.states.before)
         self.result = replace(
             self.result,

@@ -8,8 +8,10 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import pickle
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -32,12 +34,20 @@ from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, found_in
 from toolkit.sources.recording.recording import AN_INSTANT, EMPTY, current_files
 from toolkit.sources.source import TableArguments
-from toolkit.spark.arrow_types import mapped, struct_type
-from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_reader import LEADER, LogIdentity, LogListing, listings
+from toolkit.spark.arrow_types import in_tasks, struct_type
+from toolkit.spark.datasources.log_reader import (
+    LEADER,
+    LogIdentity,
+    LogListing,
+    LogOptions,
+    LogReader,
+    Origin,
+    listings,
+    plan,
+)
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_fold import WorkOptions
-from toolkit.spark.pipeline.log_states import LogPlan, assumptions, is_older, plan_logs
+from toolkit.spark.pipeline.log_states import LogPlan, assumptions, is_older, plan_logs, read_to
 from toolkit.spark.pipeline.stored_tables import (
     IDS,
     LOG,
@@ -67,16 +77,6 @@ ON_ONE_MACHINE = 128
 """Factor of `SMALL` for a local master: there the driver has as many cores as Spark's tasks."""
 
 
-def assertion_options(assertions: FileAssertions) -> dict[str, str]:
-    """Assertions as options of ``kafka_log_dir``."""
-    options = {"consistentCopy": "true"} if assertions.consistent_copy else {}
-    if assertions.as_of is not None:
-        options["asOf"] = assertions.as_of.isoformat()
-    if assertions.txn_state_partitions is not None:
-        options["txnStatePartitions"] = str(assertions.txn_state_partitions)
-    return options
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCounts:
     """Counts of the items of one kind, listed and read."""
@@ -98,7 +98,7 @@ class ListedLogs:
     topics: Sequence[str] | None = None  # only these topics, and ``__transaction_state`` of files; null for all
     paths: Sequence[str] = ()  # log directories, partition folders, segments, texts
     assertions: FileAssertions = NO_ASSERTIONS  # what the caller asserts of them
-    files: LogDir | None = None  # these files as listed by this process; null if executors listed them
+    contents: Contents | None = None  # these files as listed by this process; null if executors listed them
     cluster: Cluster | None = None  # null for files
 
     def counts(self, plans: Collection[str], states: Iterable[StoredState]) -> ReadCounts:
@@ -122,7 +122,7 @@ class ListedLogs:
         if self.cluster is not None:
             return str(time.time_ns())
         files = sorted([row.log, row.listing or "", row.checkpoints or ""] for row in self.logs)
-        arguments = [list(self.paths), self.topics and list(self.topics), assertion_options(self.assertions)]
+        arguments = [list(self.paths), self.topics and list(self.topics), str(self.assertions)]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
 
     def elsewhere(
@@ -183,31 +183,56 @@ class ListedLogs:
         is_local = str(self.spark.sparkContext.master).startswith("local")
         return sum(row.bytes or 0 for row in self.logs) <= SMALL * (ON_ONE_MACHINE if is_local else 1)
 
-    def current_findings(self) -> pa.Table:
-        """The findings at the time that the files prove, or at present."""
+    def settled(self, states: Mapping[str, StoredState]) -> dict[str, int]:
+        """As `Contents.settled`, by the states after this run's reads: what was read once need not be read again.
+
+        None of a run of some topics, which has a finding of each partition.
+        """
+        origins: defaultdict[tuple[str | None, int | None], set[Origin]] = defaultdict(set)
+        ends: dict[str, tuple[LogListing, int]] = {}
+        for row in self.logs if self.topics is None else ():
+            origins[row.topic, row.partition].add(LogIdentity.of(row.log).origin)
+            end = read_to(row, states.get(row.log))
+            if end is not None and row.folder is not None:
+                ends[row.folder] = row, end
+        return {folder: end for folder, (row, end) in ends.items() if len(origins[row.topic, row.partition]) == 1}
+
+    def current_findings(self, settled: Mapping[str, int]) -> pa.Table:
+        """The findings at the time that the files prove, or at present. `settled`: as `Contents.settled`."""
         if self.cluster is not None:
             return FINDINGS.arrow(self.cluster.finding_rows(topics=self.topics))
-        if self.files is not None and self.reads_here:
-            return FINDINGS.arrow(self.files.read("findings", TableArguments(topics=self.topics)))
-        options = assertion_options(self.assertions)
-        if self.topics is not None:
-            options["subscribe"] = json.dumps(list(self.topics))
-        register(self.spark)
-        reader = self.spark.read.format("kafka_log_dir").options(table="findings", paths=json.dumps(list(self.paths)))
-        return reader.options(**options).load().toArrow().cast(FINDINGS.arrow_schema)  # it lists the files again
+        arguments = TableArguments.of(topics=self.topics)
+        if self.contents is not None and self.reads_here:
+            self.contents.settled = settled
+            return FINDINGS.arrow(LogDir.of(self.contents, *self.paths).read("findings", arguments))
+        options = LogOptions(paths=self.paths, table="findings", arguments=arguments, assertions=self.assertions)
+
+        def planned(contents: Contents) -> pa.Table:
+            contents.settled = settled
+            return pa.table({"task": [pickle.dumps(each) for each in plan(options, contents)]})
+
+        tasks = [pickle.loads(each) for each in self.of_contents(planned, "task binary")["task"].to_pylist()]  # noqa: S301
+        schema = struct_type(FINDINGS)
+        rows = in_tasks(self.spark, tasks, LogReader(options, schema).read, schema).toArrow()
+        return rows.cast(FINDINGS.arrow_schema)
 
     def proof(self) -> str | None:
         """What the files prove and what they do not, in one line; null without files."""
         if self.cluster is not None:
             return None
-        if self.files is not None:
-            return files_proof(self.files.contents()).line
+        lines = self.of_contents(lambda each: pa.table({"line": [files_proof(each).line]}), "line string")["line"]
+        return str(lines[0])
+
+    def of_contents(self, function: Callable[[Contents], pa.Table], schema: StructType | str) -> pa.Table:
+        """What a function of the files returns: in a task, as a client of Spark Connect may be on another machine."""
+        if self.contents is not None:
+            return function(self.contents)
         paths, assertions = self.paths, self.assertions
 
-        def prove() -> pa.Table:
-            return pa.table({"line": [files_proof(found_in(paths, assertions=assertions)).line]})
+        def in_task(_: None) -> Iterator[pa.RecordBatch]:
+            yield from function(found_in(paths, assertions=assertions)).to_batches()
 
-        return str(_in_a_task(self.spark, prove, "line string")["line"][0])
+        return in_tasks(self.spark, [None], in_task, schema).toArrow()
 
 
 def list_files(
@@ -218,32 +243,21 @@ def list_files(
     assertions: FileAssertions = NO_ASSERTIONS,
 ) -> ListedLogs:
     """List log directories. Raises NotFound if the files contain no partition of a topic."""
-    files, paths = None, [local_path(path) for path in paths]
-    if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
-        contents = found_in(paths, assertions=assertions)
-        files, logs = LogDir.of(contents, *paths), _all_listings(contents)
-    else:
+    paths = [local_path(path) for path in paths]
+    contents = found_in(paths, assertions=assertions) if isinstance(spark, ClassicSession) else None
+    found = ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, contents=contents, logs=())
 
-        def listed() -> pa.Table:
-            return LogListing.table.arrow(_all_listings(found_in(paths, assertions=assertions)))
+    def listed(contents: Contents) -> pa.Table:
+        return LogListing.table.arrow(listings(contents, contents.replica_logs()))
 
-        logs = LogListing.of_table(_in_a_task(spark, listed, struct_type(LogListing.table)))
+    logs = LogListing.of_table(found.of_contents(listed, struct_type(LogListing.table)))
     if topics is not None:
         if missing := sorted(set(topics) - {row.topic for row in logs}):
             raise NotFound(
                 f"The files contain no partition of topic {missing[0]!r}.", do="Check its name, or copy it, too."
             )
         logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
-    return ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, files=files, logs=logs)
-
-
-def _all_listings(contents: Contents) -> list[LogListing]:
-    return listings(contents, contents.replica_logs())
-
-
-def _in_a_task(spark: SparkSession, function: Callable[[], pa.Table], schema: StructType | str) -> pa.Table:
-    """What a function returns in a task: the machine of a client of Spark Connect may lack the files."""
-    return mapped(spark.range(0, 1, 1, 1), lambda _: function(), schema).toArrow()
+    return replace(found, logs=logs)
 
 
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> ListedLogs:

@@ -31,11 +31,11 @@ from toolkit.analysis.findings_over_time import (
     without_short,
 )
 from toolkit.analysis.hold_findings import attributed_holds, by_producer, held_findings, held_so_far, merge_holds
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, OBSERVATION_TIMES, SAMPLES, TRANSACTION_HISTORY, Row
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.recorded import OBSERVATION_TIMES, SAMPLES, LsoHold, ObservationTime, RecordedSample
+from toolkit.schema.recorded import LsoHold, ObservationTime, RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.sources.recording.recording import failed_samples, newer_samples
 from toolkit.spark.arrow_types import spark_table, struct_type
@@ -314,8 +314,14 @@ class TopicFindings:
     def _of_logs(self) -> dict[Origin, _TopicResults]:
         """Holds of the LSO in logs, and findings: `ended` if the log shows the end."""
         current: defaultdict[Origin, list[Finding]] = defaultdict(list)
+        clusters: defaultdict[tuple[str | None, int | None], set[str | None]] = defaultdict(set)
+        for name, row in self.listings.items():
+            clusters[row.topic, row.partition].add(LogIdentity.of(name).cluster_id)
         for finding in self.run.findings:
-            current[self._origin(finding)].append(finding)
+            of_several = clusters.get((finding.topic, finding.partition), ()) if finding.cluster_id is None else ()
+            named = [replace(finding, cluster_id=each) for each in of_several] if len(of_several) > 1 else [finding]
+            for each in named:
+                current[self._origin(each)].append(each)
         logs: defaultdict[Origin, list[StoredState]] = defaultdict(list)
         best = best_logs(self.states.all.values(), self.listings)
         for log in best:

@@ -23,9 +23,8 @@ from toolkit.analysis.log.log_transactions import LOG_TRANSACTION
 from toolkit.analysis.transaction_history import HistoryState
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import Column, Row, Table
+from toolkit.schema import LSO_HOLDS, Column, Row, Table
 from toolkit.schema.live import Finding
-from toolkit.schema.recorded import LSO_HOLDS
 from toolkit.schema.table import BOOL, INT64, STRING, Int32, Int64, RowsOf, TableRow, Unit, declares
 from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
