@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from tests.process import run
-from toolkit.cli.commands import COMPLETE, EXAMPLES, app
+from toolkit.cli.commands import COMPLETE, app, examples
 from toolkit.cli.commands import run as run_command_line
 from toolkit.config.clusters import CLUSTERS_VARIABLE
 
@@ -28,7 +28,7 @@ def commands(example: str) -> Iterator[list[str]]:
 def test_the_examples_of_each_command_are_accepted(name: str) -> None:
     """By the parser that runs them; a person sees them at the end of the help, on one line each."""
     said = run(name, "--help").stdout
-    for example in EXAMPLES[name]:
+    for example in examples()[name]:
         assert f"  {example}\n" in said
         for _, verb, *arguments in commands(example):
             assert verb == name
@@ -36,7 +36,7 @@ def test_the_examples_of_each_command_are_accepted(name: str) -> None:
 
 
 def test_no_example_is_of_a_command_that_is_gone() -> None:
-    assert EXAMPLES.keys() == GROUP.commands.keys()
+    assert examples().keys() == GROUP.commands.keys()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from toolkit.cli.commands import EXAMPLES, PANELS, app
+from toolkit.cli.commands import PANELS, app, examples
 
 __all__ = ["command_pages"]
 
@@ -37,7 +37,7 @@ def _page(name: str, command: Any) -> Iterator[str]:
     yield from (f"# `kafka-txn {name}`", "", inspect.cleandoc(command.help), "")
     usage = ["kafka-txn", name, *(each.metavar for each in arguments), *(["[OPTIONS]"] if options else [])]
     yield from ("```text", " ".join(usage), "```", "", f"```{{program}} kafka-txn {name}", "```", "")
-    yield from ("```text", *EXAMPLES[name], "```", "")
+    yield from ("```text", *examples()[name], "```", "")
     for each in arguments:
         yield from (f"`{each.metavar}`", f": {each.help}", "")
     for panel, group in itertools.groupby(options, key=lambda each: each.rich_help_panel or "Options"):

@@ -154,7 +154,7 @@ def test_samples_are_read_in_order() -> None:
     assert observation_times([]) == observation_times([sample(1, "DOWN: all.")]) == []
 
 
-# Merged with the findings of a log.
+# Merged with the findings of a log
 
 
 def log_finding(**fields: Any) -> Finding:
@@ -408,7 +408,7 @@ JOINED: dict[str, tuple[str, Callable[[], list[Finding]]]] = {  # the verdicts, 
     "the recording supplies the verdict that a log lacks": ("hanging", lambda: merged(
         {"verdict": "unknown", "missing": ["an answer"], "held_to": None, "held_ms": 90_000},
         finding(9, high_watermark=5, outcome="undecided", action="abort"))),
-    "and the start": ("ended", lambda: merged({"held_from": None, "held_ms": None}, finding(2))),
+    "and the start that it lacks": ("ended", lambda: merged({"held_from": None, "held_ms": None}, finding(2))),
     "of two sources that prove the same commit the newer counts": ("stuck_ending", lambda: merged(
         {**COMMITTED, "reason": "By the log.", "observed_at": due(20), "held_to": None}, finding(9, **COMMITTED))),
     # Of a log and two recordings, the claims of the first recording were taken for the log's.
@@ -424,7 +424,7 @@ JOINED: dict[str, tuple[str, Callable[[], list[Finding]]]] = {  # the verdicts, 
     "a later read of the log reopens what a sample no longer had": (
         "unknown", lambda: merged({**UNKNOWN_TO_LOG, "observed_at": due(20), "held_ms": 190_000}, finding(2))),
     "of several recorded findings the last one counts": ("ongoing", lambda: of_several(1, 2)),
-    "in any order": ("ongoing", lambda: of_several(2, 1)),
+    "in any order of these": ("ongoing", lambda: of_several(2, 1)),
     "an observation after the log ends its open transaction": ("ended", lambda: merged(
         {**OPEN, "queue_position": 1, "held_ms": 90_000, "observed_at": due(3)}, finding(2), finding(3))),
     "an earlier one does not": ("unknown", lambda: merged(
@@ -437,7 +437,7 @@ JOINED: dict[str, tuple[str, Callable[[], list[Finding]]]] = {  # the verdicts, 
     "only transactions end": ("unreplicated", lambda: close_by_observation(
         recorded_findings(finding(9, "unreplicated", **PARTITION_ROW)), current(finding(0)))),
     "a marker in a log ends it": ("ended", lambda: closed({"end": due(10)})),
-    "once": ("ended", lambda: close_by_log(closed({"end": due(10)}), [log_transaction()])),
+    "it is ended once": ("ended", lambda: close_by_log(closed({"end": due(10)}), [log_transaction()])),
     "a marker without a time ends it at an unknown time": ("ended", lambda: closed({"end": None}, finding(9))),
 }  # fmt: skip
 

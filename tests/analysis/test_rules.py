@@ -123,8 +123,8 @@ COMPLETED = "stuck_ending commit complete"
 SEEN: dict[str, tuple[str, Looks]] = {
     # Live
     "within its timeout": (LIVE, seen(transaction())),
-    "of a timeout that is not known": (LIVE, seen(transaction(timeout_ms=None))),
-    "of such a one, and older than the default": (
+    "its timeout is not known": (LIVE, seen(transaction(timeout_ms=None))),
+    "its timeout is not known, and it began 81 s ago": (
         LIVE, seen(transaction(timeout_ms=None, start_time=ago(seconds=81)))),
     "its start is not known": (LIVE, seen(transaction(start_time=None))),
     "it starts in the future": (LIVE, seen(transaction(start_time=NOW + dt.timedelta(minutes=3)))),
@@ -310,8 +310,8 @@ SEEN: dict[str, tuple[str, Looks]] = {
     },
     # A live transaction over records of an earlier one: its client commits, and an abort or a fence discards them.
     "committed records below a long one": ("ongoing commit -", seen(LONG, **COMMITTED_BELOW)),
-    "likely committed ones": ("long unknown -", seen(LONG, **LIKELY_BELOW)),
-    "none": ("long undecided -", seen(LONG, **UNCOMMITTED)),
+    "likely committed ones below a long one": ("long unknown -", seen(LONG, **LIKELY_BELOW)),
+    "uncommitted ones below a long one": ("long undecided -", seen(LONG, **UNCOMMITTED)),
     "no log speaks against it": ("long undecided -", seen(LONG, are_logs_read=False)),
     "committed records below an overdue one": ("ongoing commit -", seen(OVERDUE, **COMMITTED_BELOW)),
     "likely committed ones below an overdue one": ("overdue unknown -", seen(OVERDUE, **LIKELY_BELOW)),
@@ -457,8 +457,8 @@ SEEN |= {
     # An LSO is held only if it was before and after: in between, a transaction has ended, or the high watermark has
     # moved on with the LSO behind it.
     "behind the high watermark, twice": ("unreplicated - -", held(partition(isr=[1]), isr=[1])),
-    "once": ("clear - -", held(partition(lso=150), isr=[1])),
-    "only then": ("clear - -", held(partition(lso=150, hw=160), lso=150)),
+    "behind it in the first look only": ("clear - -", held(partition(lso=150), isr=[1])),
+    "behind it in the second look only": ("clear - -", held(partition(lso=150, hw=160), lso=150)),
     "it moves on": ("ending - -", held(partition(lso=120), isr=[1])),
     # A leader moved in the first look: `clear, nothing was held when it was first read`, or no finding.
     "a look that failed, and one": ("unreplicated - -", of(UNREAD, observation(producers=[]))),

@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,8 +16,17 @@ from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
 from tests.formats.test_coordinator_records import states, write_key, write_value
+from toolkit.formats import coordinator_log_rows
 from toolkit.formats.batch_records import Record, read_records
-from toolkit.formats.coordinator_log_rows import LOST, _varints, keys_and_values, locate, offsets_log, transaction_log
+from toolkit.formats.coordinator_log_rows import (
+    FEW,
+    LOST,
+    _varints,
+    keys_and_values,
+    locate,
+    offsets_log,
+    transaction_log,
+)
 from toolkit.formats.coordinator_records import read_transaction_key, read_transaction_value
 from toolkit.formats.scan import scan
 from toolkit.schema import Row
@@ -43,6 +53,7 @@ def group_rows(buf: bytes, position: int = 0) -> list[Row]:
     return [record.row() for record in offsets_log(buf, position, where=OffsetsLogRecord(group_partition=4))]
 
 
+@pytest.mark.parametrize("few", [0, FEW])  # decoded at once, and one by one
 @given(
     st.lists(
         st.tuples(
@@ -57,7 +68,7 @@ def group_rows(buf: bytes, position: int = 0) -> list[Row]:
         max_size=6,
     )
 )
-def test_keys_and_values_are_those_of_the_records(batches: list[Any]) -> None:
+def test_keys_and_values_are_those_of_the_records(few: int, batches: list[Any]) -> None:
     buf, offset, expected = b"", 0, []
     for codec, attributes, records in batches:
         if attributes & CONTROL == 0:
@@ -65,7 +76,8 @@ def test_keys_and_values_are_those_of_the_records(batches: list[Any]) -> None:
         made = [Record(offset + number, TIME, key, value) for number, (key, value) in enumerate(records)]
         buf += pack_batch(made, codec=codec, attributes=attributes & (CONTROL | TRANSACTIONAL))
         offset += len(records)
-    assert [*keys_and_values(buf, scan(buf).headers)] == expected
+    with mock.patch.object(coordinator_log_rows, "FEW", few):
+        assert [*keys_and_values(buf, scan(buf).headers)] == expected
 
 
 @pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])

@@ -16,7 +16,7 @@ import toolkit
 from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import UsageError
 from toolkit.lab import samples
-from toolkit.lab.lab_source import SampleSource
+from toolkit.lab.lab_source import open_sample
 from toolkit.schema import MISSING_OFFSETS, OFFSET_VISIBILITY, SEGMENTS, Row
 from toolkit.schema.log import LogSegment
 from toolkit.sources import progress_bar as progress_module
@@ -122,9 +122,9 @@ def test_the_frames_of_offsets_are_their_rows() -> None:
         log_dir.missing_offsets(topic, 0, start=2, stop=1)
 
 
-def test_a_sample_without_a_trail_of_actions_has_one_of_its_own(tmp_path: Path) -> None:
-    source = SampleSource(samples.load("several-open"), folder=tmp_path)
-    assert source.audit.path == tmp_path / "audit.jsonl"
+def test_a_sample_without_a_trail_of_actions_has_one_of_its_own() -> None:
+    with open_sample(samples.load("several-open")) as source:
+        assert source.audit.path == source.temporary() / "audit.jsonl"
 
 
 @pytest.mark.parametrize("where", ["pipe", "terminal", "notebook"])

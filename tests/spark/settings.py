@@ -7,5 +7,8 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",  # more than one, so that rows are in any order
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.stats.collect": "false",  # with them, Delta skips files of large tables
+    "spark.databricks.delta.stats.skipping": "false",
+    "spark.databricks.delta.merge.materializeSource": "none",  # it is in memory
 }
-"""Saves a fifth of the processor time; `tests.spark.rows` plans and compiles with the defaults of Spark."""
+"""Saves a third of the processor time; `tests.spark.rows` plans, compiles and skips files with Spark's defaults."""

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.options import MaxTransactionTimeout, Partition, RecheckAfter, SourceOptions, Topic, takes_source
+from toolkit.cli.options import (
+    MaxTransactionTimeout,
+    Partition,
+    RecheckAfter,
+    SourceOptions,
+    Topic,
+    option,
+    takes_source,
+)
 from toolkit.cli.output import REFUSED, answer_json, progress, show, width
 from toolkit.errors import ActionRefused, UsageError
 from toolkit.schema import FINDINGS
@@ -51,8 +59,7 @@ class ActionFormat(StrEnum):
 
 
 ActionOutput = Annotated[
-    ActionFormat,
-    typer.Option("--format", help="table for people; json for programs: one object, and no prompt, only --confirm."),
+    ActionFormat, option("--format", "table for people; json for programs: one object, and no prompt, only --confirm.")
 ]
 
 
@@ -253,47 +260,35 @@ def read_list(path: Path) -> list[Row]:
 
 MAX_SAVE_BYTES = 256_000_000  # as of actions.saved_records, which imports Arrow
 
-StartOffset = Annotated[
-    int, typer.Option("--start-offset", metavar="OFFSET", min=0, help="First offset of the transaction.")
-]
-OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Topic; needed without --list.")]
-OnePartition = Annotated[
-    int | None, typer.Option("--partition", metavar="N", min=0, help="Partition number; needed without --list.")
-]
+StartOffset = Annotated[int, option("--start-offset OFFSET", "First offset of the transaction.", min=0)]
+OneTopic = Annotated[str | None, option("--topic TOPIC", "Topic; needed without --list.")]
+OnePartition = Annotated[int | None, option("--partition N", "Partition number; needed without --list.", min=0)]
 OneStartOffset = Annotated[
-    int | None,
-    typer.Option(
-        "--start-offset", metavar="OFFSET", min=0, help="First offset of the transaction; needed without --list."
-    ),
+    int | None, option("--start-offset OFFSET", "First offset of the transaction; needed without --list.", min=0)
 ]
 ConfirmTransaction = Annotated[
     str | None,
-    typer.Option(
-        "--confirm",
-        metavar="TOPIC-PARTITION@OFFSET",
-        help="Do it: name the transaction, orders-0@913095344. Default: ask at a terminal, else a dry run.",
+    option(
+        "--confirm TOPIC-PARTITION@OFFSET",
+        "Do it: name the transaction, orders-0@913095344. Default: ask at a terminal, else a dry run.",
     ),
 ]
 ConfirmId = Annotated[
-    str | None,
-    typer.Option("--confirm", metavar="ID", help="Do it: repeat the id. Default: ask at a terminal, else a dry run."),
+    str | None, option("--confirm ID", "Do it: repeat the id. Default: ask at a terminal, else a dry run.")
 ]
 AuditFile = Annotated[
     Path | None,
-    typer.Option(
-        "--audit-file",
-        metavar="FILE",
+    option(
+        "--audit-file FILE",
+        "File of the audit trail. Default: audit.jsonl in the user's state directory.",
         envvar="KAFKA_TXN_AUDIT_FILE",
-        help="File of the audit trail. Default: audit.jsonl in the user's state directory.",
     ),
 ]
 Override = Annotated[
     str | None,
-    typer.Option(
-        "--override",
-        metavar="CLAIM",
-        help="Act although this is not proven: what the dry run names, word for word. What is refuted cannot be "
-        "overridden.",
+    option(
+        "--override CLAIM",
+        "Act although this is not proven: what the dry run names, word for word. What is refuted cannot be overridden.",
     ),
 ]
 
@@ -306,10 +301,9 @@ def abort(
     start_offset: OneStartOffset = None,
     list_file: Annotated[
         Path | None,
-        typer.Option(
-            "--list",
-            metavar="FILE",
-            help="Abort many, one after another up to the first that is not as planned: a CSV file of kafka-txn "
+        option(
+            "--list FILE",
+            "Abort many, one after another up to the first that is not as planned: a CSV file of kafka-txn "
             "find-hanging --format csv, a line each. --confirm '12 transactions' names their number.",
         ),
     ] = None,
@@ -317,19 +311,18 @@ def abort(
     override: Override = None,
     save_records: Annotated[
         bool,
-        typer.Option(
+        option(
             "--save-records/--no-save-records",
-            help="Save the transaction's records to a Parquet file beside the audit trail before they are discarded. "
+            "Save the transaction's records to a Parquet file beside the audit trail before they are discarded. "
             "They need not be saved where it is proven that they were not committed.",
         ),
     ] = True,
     max_save_bytes: Annotated[
         int,
-        typer.Option(
-            "--max-save-bytes",
-            metavar="BYTES",
+        option(
+            "--max-save-bytes BYTES",
+            "Most bytes of the log to save; for more, a terminal asks, and else the abort is refused.",
             min=0,
-            help="Most bytes of the log to save; for more, a terminal asks, and else the abort is refused.",
         ),
     ] = MAX_SAVE_BYTES,
     audit_file: AuditFile = None,
@@ -421,9 +414,7 @@ def complete(
 @takes_source("flink_checkpoint")
 def commit(
     *,
-    transactional_id: Annotated[
-        str, typer.Option("--transactional-id", metavar="ID", help="Transactional id that the checkpoint names.")
-    ],
+    transactional_id: Annotated[str, option("--transactional-id ID", "Transactional id that the checkpoint names.")],
     confirm: ConfirmId = None,
     audit_file: AuditFile = None,
     recheck_after: RecheckAfter = 5,
@@ -450,9 +441,7 @@ def commit(
 @takes_source("flink_checkpoint")
 def fence(
     *,
-    transactional_id: Annotated[
-        str, typer.Option("--transactional-id", metavar="ID", help="Transactional id to fence.")
-    ],
+    transactional_id: Annotated[str, option("--transactional-id ID", "Transactional id to fence.")],
     confirm: ConfirmId = None,
     override: Override = None,
     audit_file: AuditFile = None,

@@ -10,10 +10,13 @@ import difflib
 import os
 import sys
 import threading
+import tomllib
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from enum import StrEnum
+from functools import cache
+from importlib import resources
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +25,15 @@ from typer._completion_shared import get_completion_script
 from typer.core import TyperCommand, TyperGroup
 
 from toolkit.cli import action_commands, diagnose_commands, file_commands, record_commands, table_commands
-from toolkit.cli.options import WATCH_INTERVAL, BootstrapServer, ClusterName, CommandConfig, SourceOptions, key_values
+from toolkit.cli.options import (
+    WATCH_INTERVAL,
+    BootstrapServer,
+    ClusterName,
+    CommandConfig,
+    SourceOptions,
+    key_values,
+    option,
+)
 from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width, write_any_text
 from toolkit.errors import NotFound
 from toolkit.version import __version__
@@ -75,74 +86,15 @@ EXIT_CODES = (
     "invalid usage or no output, 3 not known (no connection, evidence incomplete), 4 not found, 5 an action is refused "
     "and nothing was sent, 6 an action failed after its confirmation, 70 a defect of kafka-txn."
 )
-EXAMPLES: Mapping[str, Sequence[str]] = {
-    "diagnose": (
-        "kafka-txn diagnose --bootstrap-server broker:9092 --topic orders --partition 3",
-        "kafka-txn diagnose --cluster prod-eu --short --watch 30s",
-        "kafka-txn diagnose --log-dir sample:late-message",
-    ),
-    "find-hanging": (
-        "kafka-txn find-hanging --bootstrap-server broker:9092 --command-config client.properties",
-        "kafka-txn find-hanging --all-clusters --format json",
-    ),
-    "explain": (
-        "kafka-txn explain 'ProducerFencedException: transactionalId=billing-7'",
-        "journalctl -u billing --since -1h | kafka-txn explain --bootstrap-server broker:9092",
-    ),
-    "why": ("kafka-txn why orders-0@4711 --bootstrap-server broker:9092",),
-    "gaps": ("kafka-txn gaps orders-0 --bootstrap-server broker:9092 --start-offset 2026-11-21T12:00:00Z",),
-    "report": (
-        "kafka-txn report --bootstrap-server broker:9092 --topic orders --output incident.html",
-        "kafka-txn report --recording recording --at 2026-11-21T12:00:00Z --redact --output incident.md",
-    ),
-    "mcp": ("kafka-txn mcp --bootstrap-server broker:9092 --command-config client.properties",),
-    "list": (
-        "kafka-txn list --bootstrap-server broker:9092 --state Ongoing --duration-filter 15m",
-        "kafka-txn list --all-clusters",
-    ),
-    "describe": ("kafka-txn describe --bootstrap-server broker:9092 --transactional-id billing-7",),
-    "describe-producers": ("kafka-txn describe-producers --bootstrap-server broker:9092 --topic orders --partition 3",),
-    "partitions": ("kafka-txn partitions --bootstrap-server broker:9092 --topic orders",),
-    "lag": ("kafka-txn lag --bootstrap-server broker:9092 --group billing", "kafka-txn lag --all-clusters"),
-    "exposure": ("kafka-txn exposure --bootstrap-server broker:9092 --kafka-version 4.2.1",),
-    "coordinator": ("kafka-txn coordinator --bootstrap-server broker:9092 --transactional-id billing-7",),
-    "history": ("kafka-txn history --bootstrap-server broker:9092 --transactional-id billing-7",),
-    "record": (
-        "kafka-txn record --bootstrap-server broker:9092 --output recording --retention 90d",
-        "kafka-txn record --cluster prod-eu --metrics-port 9187 --metrics-host 0.0.0.0",
-    ),
-    "prometheus-rules": ("kafka-txn prometheus-rules --lso-held 30m > kafka-txn-rules.yml",),
-    "grafana-dashboard": ("kafka-txn grafana-dashboard > kafka-txn-dashboard.json",),
-    "pipeline": ("kafka-txn pipeline --bootstrap-server broker:9092 --output tables",),
-    "copy": ("kafka-txn copy /var/lib/kafka/data /backup/broker-1",),
-    "scan": ("kafka-txn scan /backup/broker-1 --table log_transactions --topic orders",),
-    "txn-stat": ("kafka-txn txn-stat /backup/broker-1 --topic orders",),
-    "abort-command": (
-        "kafka-txn abort-command /backup/broker-1 --topic orders --partition 3 --producer-id 4711 --producer-epoch 2",
-    ),
-    "abort": (
-        "kafka-txn abort --bootstrap-server broker:9092 --topic orders --partition 3 --start-offset 913095344",
-        "kafka-txn abort --bootstrap-server broker:9092 --list hanging.csv --confirm '12 transactions'",
-    ),
-    "complete": (
-        "kafka-txn complete --bootstrap-server broker:9092 --topic orders --partition 3 --start-offset 913095344",
-    ),
-    "commit": (
-        "kafka-txn commit --bootstrap-server broker:9092 --transactional-id billing-7 --flink-checkpoint /flink/chk-42",
-    ),
-    "fence": ("kafka-txn fence --bootstrap-server broker:9092 --transactional-id billing-7",),
-    "completion": (
-        "kafka-txn completion bash > ~/.local/share/bash-completion/completions/kafka-txn",
-        "kafka-txn completion fish > ~/.config/fish/completions/kafka-txn.fish",
-    ),
-    "docs": ("kafka-txn docs hanging", "kafka-txn docs KafkaTxnLsoHeld", "kafka-txn docs 'ProducerFencedException'"),
-    "demo": ("kafka-txn demo --version 3.5.2",),
-    "lab": ("kafka-txn lab --version 4.3.1 --brokers 3",),
-}
-"""Of each command, as the end of its help; a shell runs them as they stand."""
 COMPLETE = "_KAFKA_TXN_COMPLETE"  # set by the script of `completion`, as typer has it
 COLUMNS = 110  # a line that is longer is hard to read
 HELP_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": COLUMNS}
+
+
+@cache
+def examples() -> Mapping[str, Sequence[str]]:
+    """Of each command, those that end its help; a shell runs them as they stand."""
+    return tomllib.loads((resources.files(__package__) / "examples.toml").read_text(encoding="utf-8"))
 
 
 class PanelCommand(TyperCommand):
@@ -160,7 +112,7 @@ class PanelCommand(TyperCommand):
         """Write the options, then the examples."""
         _write_parameters(self.get_params(ctx), ctx, formatter)
         with formatter.section("Examples"):
-            for example in EXAMPLES[self.name or ""]:
+            for example in examples()[self.name or ""]:
                 formatter.write(f"  {example}\n")
 
 
@@ -216,16 +168,14 @@ class Commands(TyperGroup):
             return result
 
 
-Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Kafka version of the lab, 2.8.2 to 4.4.0.")]
+Version = Annotated[str, option("--version VERSION", "Kafka version of the lab, 2.8.2 to 4.4.0.")]
 
 
 def lab(
     *,
     version: Version = "4.3.1",
-    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=3, help="Number of brokers.")] = 1,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="Broker setting; may be repeated.")
-    ] = None,
+    brokers: Annotated[int, option("--brokers N", "Number of brokers.", min=1, max=3)] = 1,
+    properties: Annotated[list[str] | None, option("--property KEY=VALUE", "Broker setting; may be repeated.")] = None,
 ) -> None:
     """Run Kafka on this machine until Ctrl-C; nothing is left behind."""
     settings = key_values("--property", properties)
@@ -339,7 +289,7 @@ def kafka_txn(
     command_config: CommandConfig = None,
     cluster_name: ClusterName = None,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+        bool, option("--version", "Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Who holds this Kafka partition's last stable offset (LSO), why, and what is safe?

@@ -25,6 +25,7 @@ from toolkit.cli.options import (
     Topics,
     check_output_path,
     duration_option,
+    option,
     partition_options,
     takes_source,
     time_option,
@@ -73,17 +74,12 @@ def explain(
     ] = STDIN,
     *,
     transactional_id: Annotated[
-        list[str] | None, typer.Option("--transactional-id", metavar="ID", help="Check this id, too; may be repeated.")
+        list[str] | None, option("--transactional-id ID", "Check this id, too; may be repeated.")
     ] = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="GROUP", help="Check this group, too; may be repeated.")
-    ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Check this topic, too; may be repeated.")
-    ] = None,
+    group: Annotated[list[str] | None, option("--group GROUP", "Check this group, too; may be repeated.")] = None,
+    topic: Annotated[list[str] | None, option("--topic TOPIC", "Check this topic, too; may be repeated.")] = None,
     partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", metavar="N", min=0, help="Only this partition of --topic; may be repeated."),
+        list[int] | None, option("--partition N", "Only this partition of --topic; may be repeated.", min=0)
     ] = None,
     recheck_after: RecheckAfter = 5,
     output: Output = Format.TABLE,
@@ -131,22 +127,16 @@ def explain(
 def report(
     *,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="A .html page; .md with its pictures beside it; or .ipynb, a notebook to edit.",
-        ),
+        Path, option("--output FILE", "A .html page; .md with its pictures beside it; or .ipynb, a notebook to edit.")
     ],
     topic: Topics = None,
     partition: Partitions = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = None,
+    title: Annotated[str | None, option("--title TEXT", "Title of the page.")] = None,
     audit_file: Annotated[
         Path | None,
-        typer.Option(
-            "--audit-file",
-            metavar="FILE",
-            help="Audit trail of actions to include. Default, for a live cluster: the one that they write.",
+        option(
+            "--audit-file FILE",
+            "Audit trail of actions to include. Default, for a live cluster: the one that they write.",
         ),
     ] = None,
     min_held: Annotated[
@@ -159,13 +149,13 @@ def report(
     ] = None,
     redact: Annotated[
         bool,
-        typer.Option(
+        option(
             "--redact",
-            help="Replace topics, ids, groups, people, hosts and paths: topic-1, id-1. Producer ids and offsets stay.",
+            "Replace topics, ids, groups, people, hosts and paths: topic-1, id-1. Producer ids and offsets stay.",
         ),
     ] = False,
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Add an interactive plotly timeline (some megabytes).")
+        bool, option("--interactive", "Add an interactive plotly timeline (some megabytes).")
     ] = False,
     recheck_after: RecheckAfter = 5,
     max_transaction_timeout: MaxTransactionTimeout = 900,

@@ -25,6 +25,7 @@ from toolkit.cli.options import (
     check_time_zone,
     offset_spec,
     open_files,
+    option,
     partition_options,
     time_option,
 )
@@ -53,17 +54,14 @@ OptionalPaths = Annotated[
 ]
 Start = Annotated[
     str | None,
-    typer.Option(
-        "--start",
-        metavar="OFFSET|TIME",
-        help="First offset: a number, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or high_watermark.",
+    option(
+        "--start OFFSET|TIME",
+        "First offset: a number, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or high_watermark.",
     ),
 ]
-Stop = Annotated[
-    str | None, typer.Option("--stop", metavar="OFFSET|TIME", help="First offset to leave out; as --start.")
-]
-ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id.")]
-ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", metavar="N", help="Only this producer epoch.")]
+Stop = Annotated[str | None, option("--stop OFFSET|TIME", "First offset to leave out; as --start.")]
+ProducerId = Annotated[int | None, option("--producer-id ID", "Only this producer id.")]
+ProducerEpoch = Annotated[int | None, option("--producer-epoch N", "Only this producer epoch.")]
 OF_BROKER_LOGS = ("cluster_events", "findings", "transaction_history")  # tables that read brokers' own logs, too
 OF_IDS = {"transactions", "transaction_history"}  # tables with an error for an id of which nothing could be read
 
@@ -71,24 +69,19 @@ OF_IDS = {"transactions", "transaction_history"}  # tables with an error for an 
 def scan(
     *,
     paths: OptionalPaths = None,
-    table: Annotated[str, typer.Option("--table", metavar="NAME", help=f"One of {', '.join(TABLE_NAMES)}.")],
+    table: Annotated[str, option("--table NAME", f"One of {', '.join(TABLE_NAMES)}.")],
     topic: Topics = None,
     partition: Partitions = None,
     producer_id: ProducerId = None,
     producer_epoch: ProducerEpoch = None,
-    transactional_id: Annotated[
-        str | None, typer.Option("--transactional-id", metavar="ID", help="Only this transactional id.")
-    ] = None,
+    transactional_id: Annotated[str | None, option("--transactional-id ID", "Only this transactional id.")] = None,
     start: Start = None,
     stop: Stop = None,
-    crc: Annotated[bool, typer.Option("--crc", help="Check the checksum of every batch.")] = False,
+    crc: Annotated[bool, option("--crc", "Check the checksum of every batch.")] = False,
     broker_log: BrokerLog = None,
     broker_log_time_zone: BrokerLogTimeZone = UTC,
     file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Write to this .parquet, .csv or .json file instead of the terminal."
-        ),
+        Path | None, option("--output FILE", "Write to this .parquet, .csv or .json file instead of the terminal.")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
@@ -162,15 +155,15 @@ def txn_stat(
 def abort_command(
     *,
     paths: Paths,
-    producer_id: Annotated[int, typer.Option("--producer-id", metavar="ID", help="Producer of the transaction.")],
-    producer_epoch: Annotated[int, typer.Option("--producer-epoch", metavar="N", help="Its epoch on the partition.")],
+    producer_id: Annotated[int, option("--producer-id ID", "Producer of the transaction.")],
+    producer_epoch: Annotated[int, option("--producer-epoch N", "Its epoch on the partition.")],
     topic: Topics = None,
     partition: Partitions = None,
     consistent_copy: ConsistentCopy = False,
     as_of: AsOf = None,
     txn_state_partitions: TxnStatePartitions = None,
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Broker to name in the command.")
+        str, option("--bootstrap-server HOST:PORT", "Broker to name in the command.")
     ] = "HOST:PORT",
 ) -> None:
     """Print the kafka-transactions.sh command that would abort a transaction found open in files.

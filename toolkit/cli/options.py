@@ -33,8 +33,14 @@ UTC = "+00:00"
 SAMPLE = "sample:"  # as of `toolkit.connect`
 
 
+def option(flag: str, text: str, *, panel: str | None = None, **more: Any) -> Any:
+    """An option as its help has it: its flag and the name of its value, ``--topic TOPIC``, and a text."""
+    name, _, value = flag.partition(" ")
+    return typer.Option(name, metavar=value or None, help=text, rich_help_panel=panel, **more)
+
+
 def duration_option(
-    name: str,
+    flag: str,
     text: str,
     *,
     default: str | None = None,
@@ -64,28 +70,22 @@ def duration_option(
             raise typer.BadParameter(f"{value!r} is too short. Use {at_least:g}s or more.")
         return found
 
-    return typer.Option(
-        name, metavar="DURATION", parser=seconds, help=text, show_default=default or False, rich_help_panel=panel
-    )
+    return option(f"{flag} DURATION", text, panel=panel, parser=seconds, show_default=default or False)
 
 
-Output = Annotated[
-    Format, typer.Option("--format", help="table for people; json and csv for programs, with every column.")
-]
+Output = Annotated[Format, option("--format", "table for people; json and csv for programs, with every column.")]
 Verdicts = Annotated[
     list[Verdict] | None,
-    typer.Option(
-        "--verdict",
-        metavar="VERDICT",
-        help=f"Show only findings with this verdict ({', '.join(Verdict)}); may be repeated. The exit code and the sum "
+    option(
+        "--verdict VERDICT",
+        f"Show only findings with this verdict ({', '.join(Verdict)}); may be repeated. The exit code and the sum "
         "are of all findings.",
     ),
 ]
 Short = Annotated[
     bool,
-    typer.Option(
-        "--short",
-        help="A line each, the most urgent first: partition, offset, verdict, id, how long, action; then the sum.",
+    option(
+        "--short", "A line each, the most urgent first: partition, offset, verdict, id, how long, action; then the sum."
     ),
 ]
 WATCH_INTERVAL = "10s"
@@ -98,27 +98,24 @@ Watch = Annotated[
         at_least=1,
     ),
 ]
-Topic = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic.")]
+Topic = Annotated[str, option("--topic TOPIC", "Topic.")]
 Topics = Annotated[
     list[str] | None,
-    typer.Option(
-        "--topic", metavar="TOPIC", help="Only this topic. May be repeated. Default: all, internal topics included."
-    ),
+    option("--topic TOPIC", "Only this topic. May be repeated. Default: all, internal topics included."),
 ]
-Partition = Annotated[int, typer.Option("--partition", metavar="N", min=0, help="Partition number.")]
+Partition = Annotated[int, option("--partition N", "Partition number.", min=0)]
 Partitions = Annotated[
-    list[int] | None,
-    typer.Option("--partition", metavar="N", min=0, help="Only this partition. May be repeated. Needs --topic."),
+    list[int] | None, option("--partition N", "Only this partition. May be repeated. Needs --topic.", min=0)
 ]
-Brokers = Annotated[int | None, typer.Option("--broker-id", metavar="ID", help="Broker id.")]
+Brokers = Annotated[int | None, option("--broker-id ID", "Broker id.")]
 RecheckAfter = Annotated[
     float, duration_option("--recheck-after", "Delay before the confirming second check; 0 disables it.", default="5s")
 ]
 LogEvidence = Annotated[
     bool,
-    typer.Option(
+    option(
         "--log-evidence/--no-log-evidence",
-        help="Read the log around a held LSO for its cause and impact: a few megabytes, nothing if no LSO is held.",
+        "Read the log around a held LSO for its cause and impact: a few megabytes, nothing if no LSO is held.",
     ),
 ]
 MaxTransactionTimeout = Annotated[
@@ -240,90 +237,82 @@ def _samples(incomplete: str) -> list[str]:
 
 BootstrapServer = Annotated[
     str | None,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help="Brokers to bootstrap from, separated by commas. Without a source: KAFKA_TXN_BOOTSTRAP_SERVER and "
+    option(
+        "--bootstrap-server HOST:PORT",
+        "Brokers to bootstrap from, separated by commas. Without a source: KAFKA_TXN_BOOTSTRAP_SERVER and "
         "KAFKA_TXN_COMMAND_CONFIG of the environment.",
-        rich_help_panel=CONNECTION,
+        panel=CONNECTION,
     ),
 ]
 CommandConfig = Annotated[
     str | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Client properties, with Java's or librdkafka's keys: security.protocol, sasl.*, ssl.*.",
-        rich_help_panel=CONNECTION,
+    option(
+        "--command-config FILE",
+        "Client properties, with Java's or librdkafka's keys: security.protocol, sasl.*, ssl.*.",
+        panel=CONNECTION,
     ),
 ]
 ClusterName = Annotated[
     str | None,
-    typer.Option(
-        "--cluster",
-        metavar="NAME",
-        help="A cluster of the file clusters.toml, or of KAFKA_TXN_CLUSTERS: a table each, with bootstrap-server, "
+    option(
+        "--cluster NAME",
+        "A cluster of the file clusters.toml, or of KAFKA_TXN_CLUSTERS: a table each, with bootstrap-server, "
         "command-config, timeout and flink-checkpoint.",
+        panel=CONNECTION,
         autocompletion=_cluster_names,
-        rich_help_panel=CONNECTION,
     ),
 ]
 ConsistentCopy = Annotated[
     bool,
-    typer.Option(
+    option(
         "--consistent-copy",
-        help="Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync.",
-        rich_help_panel=FILES,
+        "Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync.",
+        panel=FILES,
     ),
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option(
-        "--as-of",
-        metavar="TIME",
-        help="When the files were copied, with its time zone: 2026-11-21T12:00:00Z. Ages count up to then. A manifest "
+    option(
+        "--as-of TIME",
+        "When the files were copied, with its time zone: 2026-11-21T12:00:00Z. Ages count up to then. A manifest "
         "of kafka-txn copy says it by itself.",
-        rich_help_panel=FILES,
+        panel=FILES,
     ),
 ]
 TxnStatePartitions = Annotated[
     int | None,
-    typer.Option(
-        "--txn-state-partitions",
-        metavar="N",
+    option(
+        "--txn-state-partitions N",
+        "Partitions of __transaction_state, if transaction.state.log.num.partitions of the brokers is not 50.",
+        panel=FILES,
         min=1,
-        help="Partitions of __transaction_state, if transaction.state.log.num.partitions of the brokers is not 50.",
-        rich_help_panel=FILES,
     ),
 ]
 BrokerLog = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--broker-log",
-        metavar="PATH",
-        help="A broker's own log (server.log, controller.log, state-change.log), or a folder of them. May be repeated.",
-        rich_help_panel=FILES,
+    option(
+        "--broker-log PATH",
+        "A broker's own log (server.log, controller.log, state-change.log), or a folder of them. May be repeated.",
+        panel=FILES,
     ),
 ]
 BrokerLogTimeZone = Annotated[
     str,
-    typer.Option(
-        "--broker-log-time-zone",
-        metavar="ZONE",
-        help="Zone of the times in brokers' logs that have none: +02:00, Europe/Berlin.",
-        rich_help_panel=FILES,
+    option(
+        "--broker-log-time-zone ZONE",
+        "Zone of the times in brokers' logs that have none: +02:00, Europe/Berlin.",
+        panel=FILES,
     ),
 ]
 
 
 FlinkCheckpoint = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--flink-checkpoint",
-        metavar="PATH",
-        help="Last completed checkpoint of a Flink job (the folder of the job, or chk-N in it): what it is to commit "
+    option(
+        "--flink-checkpoint PATH",
+        "Last completed checkpoint of a Flink job (the folder of the job, or chk-N in it): what it is to commit "
         "is never aborted or fenced. May be repeated.",
-        rich_help_panel=CONNECTION,
+        panel=CONNECTION,
     ),
 ]
 
@@ -337,11 +326,11 @@ class SourceOptions:
     cluster_name: ClusterName = None
     all_clusters: Annotated[
         bool,
-        typer.Option(
+        option(
             "--all-clusters",
-            help="Each cluster of that file, some at a time, in one answer by cluster. A cluster that cannot be read "
+            "Each cluster of that file, some at a time, in one answer by cluster. A cluster that cannot be read "
             "is not known; the exit code is the most severe one.",
-            rich_help_panel=CONNECTION,
+            panel=CONNECTION,
         ),
     ] = False
     timeout: Annotated[
@@ -352,13 +341,12 @@ class SourceOptions:
     ] = None
     log_dir: Annotated[
         list[str] | None,
-        typer.Option(
-            "--log-dir",
-            metavar="PATH",
-            help="Read files instead of a cluster: log directories, partition folders, segments, dumps; also "
+        option(
+            "--log-dir PATH",
+            "Read files instead of a cluster: log directories, partition folders, segments, dumps; also "
             "s3://, gs:// and abfss://; or a recorded sample, sample:late-message. May be repeated.",
+            panel=FILES,
             autocompletion=_samples,
-            rich_help_panel=FILES,
         ),
     ] = None
     consistent_copy: ConsistentCopy = False
@@ -368,20 +356,16 @@ class SourceOptions:
     broker_log_time_zone: BrokerLogTimeZone = UTC
     recording: Annotated[
         Path | None,
-        typer.Option(
-            "--recording",
-            metavar="DIR",
-            help="Read a recording by kafka-txn record instead of a cluster: its newest sample, or that of --at.",
-            rich_help_panel=FILES,
+        option(
+            "--recording DIR",
+            "Read a recording by kafka-txn record instead of a cluster: its newest sample, or that of --at.",
+            panel=FILES,
         ),
     ] = None
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at",
-            metavar="TIME",
-            help="Newest sample at or before this time, with its time zone: 2026-11-21T12:00:00Z.",
-            rich_help_panel=FILES,
+        option(
+            "--at TIME", "Newest sample at or before this time, with its time zone: 2026-11-21T12:00:00Z.", panel=FILES
         ),
     ] = None
 

@@ -33,6 +33,7 @@ from toolkit.cli.options import (
     duration_option,
     flag,
     key_values,
+    option,
     takes_source,
 )
 from toolkit.cli.output import INCOMPLETE, progress, remark, show, width
@@ -67,18 +68,14 @@ def record(
     *,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            metavar="DIR",
-            help="Directory of the recording: a new one, or one to continue. Without it metrics are served, and "
+        option(
+            "--output DIR",
+            "Directory of the recording: a new one, or one to continue. Without it metrics are served, and "
             "nothing is written.",
         ),
     ] = None,
     interval: Annotated[float, duration_option("--interval", "Time between samples.", default="10s", at_least=1)] = 10,
-    samples: Annotated[
-        int | None,
-        typer.Option("--samples", metavar="N", min=1, help="Stop after this many samples.", rich_help_panel=LIMITS),
-    ] = None,
+    samples: Annotated[int | None, option("--samples N", "Stop after this many samples.", panel=LIMITS, min=1)] = None,
     duration: Annotated[float | None, duration_option("--duration", "Stop after this time.", panel=LIMITS)] = None,
     retention: Annotated[
         float,
@@ -102,18 +99,16 @@ def record(
     log_evidence: LogEvidence = True,
     metrics_port: Annotated[
         int | None,
-        typer.Option(
-            "--metrics-port",
-            metavar="PORT",
+        option(
+            "--metrics-port PORT",
+            "Serve Prometheus metrics on this port, each with the cluster as a label, at /metrics; and /healthz.",
+            panel=METRICS,
             min=0,
             max=65_535,
-            help="Serve Prometheus metrics on this port, each with the cluster as a label, at /metrics; and /healthz.",
-            rich_help_panel=METRICS,
         ),
     ] = None,
     metrics_host: Annotated[
-        str,
-        typer.Option("--metrics-host", metavar="HOST", help="Address to serve metrics on.", rich_help_panel=METRICS),
+        str, option("--metrics-host HOST", "Address to serve metrics on.", panel=METRICS)
     ] = LOOPBACK,
     source_options: SourceOptions,
 ) -> None:
@@ -190,12 +185,8 @@ def prometheus_rules(
             "--recorder-incomplete", "Alert when samples are incomplete, or not written, for longer.", default="15m"
         ),
     ] = 900,
-    job: Annotated[
-        str, typer.Option("--job", metavar="NAME", help="Prometheus' job that scrapes the recorder.")
-    ] = "kafka-txn",
-    runbook_url: Annotated[
-        str, typer.Option("--runbook-url", metavar="URL", help="Address of the alerts' runbook pages.")
-    ] = RUNBOOK_URL,
+    job: Annotated[str, option("--job NAME", "Prometheus' job that scrapes the recorder.")] = "kafka-txn",
+    runbook_url: Annotated[str, option("--runbook-url URL", "Address of the alerts' runbook pages.")] = RUNBOOK_URL,
 ) -> None:
     """Print recording and alerting rules for the metrics of record, for rule_files of Prometheus."""
     from toolkit.views.monitoring import AlertSettings
@@ -372,35 +363,24 @@ def pipeline(
     more: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", hidden=True)] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--input",
-            metavar="PATH",
-            help="Log directories, partition folders, segments, dumps, or recordings.",
-            rich_help_panel=FILES,
-        ),
+        option("--input PATH", "Log directories, partition folders, segments, dumps, or recordings.", panel=FILES),
     ] = None,
-    output: Annotated[str, typer.Option("--output", metavar="DIR|CATALOG.SCHEMA", help="Where to keep the tables.")],
+    output: Annotated[str, option("--output DIR|CATALOG.SCHEMA", "Where to keep the tables.")],
     table_format: Annotated[
-        TableFormat,
-        typer.Option("--format", help="delta: add to the tables. parquet: write them once, into an empty folder."),
+        TableFormat, option("--format", "delta: add to the tables. parquet: write them once, into an empty folder.")
     ] = TableFormat.DELTA,
-    with_batches: Annotated[bool, typer.Option("--with-batches", help="Also keep a row for every batch.")] = False,
+    with_batches: Annotated[bool, option("--with-batches", "Also keep a row for every batch.")] = False,
     topic: Topics = None,
     min_held: Annotated[
         float, duration_option("--min-held", "Leave out ended transactions that held an LSO for less.", default="1m")
     ] = 60,
     source_options: SourceOptions,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="URL", help="Where Spark runs. Default: local[*].", rich_help_panel=SPARK),
-    ] = None,
+    master: Annotated[str | None, option("--master URL", "Where Spark runs. Default: local[*].", panel=SPARK)] = None,
     remote: Annotated[
-        str | None,
-        typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://host:port.", rich_help_panel=SPARK),
+        str | None, option("--remote URL", "A Spark Connect server: sc://host:port.", panel=SPARK)
     ] = None,
     conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark; may be repeated.", rich_help_panel=SPARK),
+        list[str] | None, option("--conf KEY=VALUE", "Setting of Spark; may be repeated.", panel=SPARK)
     ] = None,
 ) -> None:
     """Add what is new in logs to Delta tables: who held which LSO from when to when, and who holds it now.

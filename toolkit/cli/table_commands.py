@@ -17,6 +17,7 @@ from toolkit.cli.options import (
     Topics,
     duration_option,
     offset_spec,
+    option,
     partition_options,
     takes_source,
     time_option,
@@ -53,11 +54,9 @@ DETAILS = (
 
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 
-OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Topic.")]
-OnePartition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Partition number.")]
-TransactionalIds = Annotated[
-    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="Transactional id; may be repeated.")
-]
+OneTopic = Annotated[str | None, option("--topic TOPIC", "Topic.")]
+OnePartition = Annotated[int | None, option("--partition N", "Partition number.", min=0)]
+TransactionalIds = Annotated[list[str] | None, option("--transactional-id ID", "Transactional id; may be repeated.")]
 
 
 class IsolationLevel(StrEnum):
@@ -71,11 +70,10 @@ class IsolationLevel(StrEnum):
 def list_transactions(
     *,
     state: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only ids in this state (Ongoing, ...); may be repeated."),
+        list[str] | None, option("--state STATE", "Only ids in this state (Ongoing, ...); may be repeated.")
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id; may be repeated.")
+        list[int] | None, option("--producer-id ID", "Only this producer id; may be repeated.")
     ] = None,
     duration_filter: Annotated[
         float | None,
@@ -84,10 +82,7 @@ def list_transactions(
         ),
     ] = None,
     transactional_id_pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--transactional-id-pattern", metavar="REGEX", help="Only ids that this expression matches as a whole."
-        ),
+        str | None, option("--transactional-id-pattern REGEX", "Only ids that this expression matches as a whole.")
     ] = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
@@ -162,9 +157,7 @@ def partitions(
 def coordinator(
     *,
     transactional_id: TransactionalIds = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="GROUP", help="Consumer group; may be repeated.")
-    ] = None,
+    group: Annotated[list[str] | None, option("--group GROUP", "Consumer group; may be repeated.")] = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
@@ -230,8 +223,7 @@ def exposure(
 def lag(
     *,
     group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="GROUP", help="Only this group; may be repeated. Default: all groups."),
+        list[str] | None, option("--group GROUP", "Only this group; may be repeated. Default: all groups.")
     ] = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
@@ -282,7 +274,7 @@ def why(
     *,
     topic: OneTopic = None,
     partition: OnePartition = None,
-    offset: Annotated[int | None, typer.Option("--offset", metavar="OFFSET", min=0, help="Offset.")] = None,
+    offset: Annotated[int | None, option("--offset OFFSET", "Offset.", min=0)] = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
@@ -324,18 +316,16 @@ def gaps(
     partition: OnePartition = None,
     start_offset: Annotated[
         str,
-        typer.Option(
-            "--start-offset",
-            metavar="OFFSET|TIME",
-            help="First offset: a number, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or "
-            "high_watermark.",
+        option(
+            "--start-offset OFFSET|TIME",
+            "First offset: a number, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or high_watermark.",
         ),
     ] = "log_start",
     stop_offset: Annotated[
-        str, typer.Option("--stop-offset", metavar="OFFSET|TIME", help="First offset to leave out; as --start-offset.")
+        str, option("--stop-offset OFFSET|TIME", "First offset to leave out; as --start-offset.")
     ] = "high_watermark",
     isolation_level: Annotated[
-        IsolationLevel, typer.Option("--isolation-level", help="Of the consumer that misses them.")
+        IsolationLevel, option("--isolation-level", "Of the consumer that misses them.")
     ] = IsolationLevel.READ_COMMITTED,
     output: Output = Format.TABLE,
     source_options: SourceOptions,

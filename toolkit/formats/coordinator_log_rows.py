@@ -61,6 +61,9 @@ def offsets_log(
     return decode_batch(buf, position, where, begin, _offsets_log_record)
 
 
+FEW = 30  # batches that are decoded one by one in less time: 7 microseconds for each, 180 and more for all others
+
+
 def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Key and value of each record of some batches, in log order; control batches have none.
 
@@ -71,7 +74,8 @@ def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None
     positions, ends = headers["position"], headers["position"] + headers["size"]
     plain = (headers["record_count"] == 1) & (headers["attributes"] & CODEC == 0) & (headers["magic"] == 2)
     found = np.zeros((len(headers), FIELDS), np.int64)
-    found[plain] = locate(buf, positions[plain], ends[plain])
+    if len(headers) > FEW:
+        found[plain] = locate(buf, positions[plain], ends[plain])
     located = found[:, :2].tolist()
     for position, (start, end) in zip(positions.tolist(), located, strict=True):
         if not start:

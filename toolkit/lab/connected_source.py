@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.recorder import record_samples
+from toolkit.sources.recording.recording import is_recording
 
 
 class ConnectedSource:
@@ -37,6 +38,8 @@ class ConnectedSource:
         Arguments with which ``source.findings(**selection)`` finds `expected`.
     folder
         For temporary files; one of its own if null.
+    files
+        Opens the log directory of a source that is none itself: of the lab, and of a sample's recording.
     """
 
     staged: Mapping[str, Any] = MappingProxyType({})
@@ -58,10 +61,11 @@ class ConnectedSource:
         group: str | None = None,
         selection: Mapping[str, Any] = MappingProxyType({}),
         folder: Path | None = None,
+        files: Callable[[], LogDir] | None = None,
     ) -> None:
         self.source, self.audit, self.expected = source, audit, expected
         self.group, self.selection = group, selection
-        self._folder = folder
+        self._folder, self._files = folder, files
         self._resources = ExitStack()
 
     def __enter__(self) -> ConnectedSource:
@@ -98,6 +102,8 @@ class ConnectedSource:
         """
         if isinstance(self.source, LogDir):
             return self.source
+        if self._files is not None:
+            return self._files()
         raise UsageError(
             f"{self.source!r} has no files to read.",
             do="Open a log directory that was copied off a broker (cp -p, rsync -a) by its path.",
@@ -125,7 +131,12 @@ class ConnectedSource:
 
     def sources(self) -> list[LogDir | Recording | Cluster]:
         """The sources of the incident: log directory, recording, or both; else the running cluster."""
-        return [self.source]
+        if self._files is None:
+            return [self.source]
+        recording = self.source if isinstance(self.source, Recording) else self.temporary() / "recording"
+        if isinstance(recording, Recording):
+            return [self.log_dir(), recording]
+        return [self.log_dir(), *([Recording(recording)] if is_recording(recording) else [])]
 
     def close(self) -> None:
         """Close connections, stop the lab's Kafka, delete temporary files."""

@@ -163,11 +163,11 @@ class Incident:
     recipe: Callable[..., StagedIncident]  # its steps
     # expected to action: as of `StagedIncident`
     expected: str
-    later: str
+    later: str = ""
     outcome: str | None
-    action: str | None
+    action: str | None = None
     setup: ClusterSetup  # brokers and properties that it needs
-    since: str  # first Kafka version that it can be staged on
+    since: str = "2.8.0"  # first Kafka version that it can be staged on
 
     @property
     def what(self) -> str:
@@ -205,29 +205,15 @@ INCIDENTS: dict[str, Incident] = {}
 """Incident by name, those that hang first."""
 
 
-def incident(
-    expected: str,
-    *,
-    outcome: str | None,
-    setup: ClusterSetup,
-    action: str | None = None,
-    later: str = "",
-    since: str = "2.8.0",
-) -> Callable[[Callable[..., StagedIncident]], Incident]:
-    """Add a recipe ``stage_<name>(stage, ...)`` to `INCIDENTS`; the first line of its docstring describes it."""
+def incident(expected: str, **facts: Any) -> Callable[[Callable[..., StagedIncident]], Incident]:
+    """Add a recipe ``stage_<name>(stage, ...)`` to `INCIDENTS`; the first line of its docstring describes it.
+
+    `**facts`: other fields of `Incident`.
+    """
 
     def named(recipe: Callable[..., StagedIncident]) -> Incident:
         name = recipe.__name__.removeprefix("stage_")
-        INCIDENTS[name] = Incident(
-            name=name,
-            recipe=recipe,
-            expected=expected,
-            later=later,
-            outcome=outcome,
-            action=action,
-            setup=setup,
-            since=since,
-        )
+        INCIDENTS[name] = Incident(name=name, recipe=recipe, expected=expected, **facts)
         return INCIDENTS[name]
 
     return named

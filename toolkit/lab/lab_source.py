@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,8 +21,6 @@ from toolkit.lab.samples import IncidentSample
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.recording import Recording
-from toolkit.sources.recording.recording import is_recording
 
 GROUP = "billing"
 BEFORE, BEHIND = 12, 20  # committed records before and after the open transaction
@@ -29,81 +28,25 @@ STAGED: Mapping[str, str] = MappingProxyType({"orders": "late_message"})
 COLUMNS = ("partition", "producer_id", "producer_epoch", "transactional_id", "start_offset")
 
 
-class LabSource(ConnectedSource):
-    """The embedded Kafka.
-
-    `cluster`: a connection to it.
-    `staged`: incident by topic. `expected` is its verdict now; one that becomes `long` or `overdue` in time has that as
-        ``staged[topic].later``.
-    `kafka`: the Kafka.
-    `folder`: folder for temporary files.
-    """
-
-    def __init__(self, cluster: Cluster, *, kafka: Kafka, staged: Mapping[str, StagedIncident], folder: Path) -> None:
-        super().__init__(
-            cluster,
-            audit=Audit(folder / "audit.jsonl"),  # deleted with this Kafka
-            expected={
-                topic: {**{name: getattr(each, name) for name in COLUMNS}, "verdict": each.expected}
-                for topic, each in staged.items()
-            },
-            group=GROUP,
-            folder=folder,
-        )
-        self.kafka: Kafka = kafka
-        self.staged = staged
-        self.confirmations = {topic: f"{topic}-{each.partition}@{each.start_offset}" for topic, each in staged.items()}
-
-    def log_dir(self) -> LogDir:
-        """A copy of the log directories, for which the brokers are briefly shut down one by one."""
-        return LogDir(*(self._copied(number) for number in self.kafka.broker_ids), consistent_copy=True)
-
-    def sources(self) -> list[LogDir | Recording | Cluster]:
-        """The log directories, and the recording if there is one."""
-        recording = self.temporary() / "recording"
-        return [self.log_dir(), *([Recording(recording)] if is_recording(recording) else [])]
-
-    def _copied(self, broker_id: int) -> Path:
-        target = self.temporary() / f"broker-{broker_id}"
-        shutil.rmtree(target, ignore_errors=True)
-        self.kafka.stop_broker(broker_id)
+def _copies(kafka: Kafka, cluster: Cluster, folder: Path) -> LogDir:
+    """A copy of the log directories, for which the brokers are briefly shut down one by one."""
+    copies = []
+    for broker_id in kafka.broker_ids:
+        copies.append(folder / f"broker-{broker_id}")
+        shutil.rmtree(copies[-1], ignore_errors=True)
+        kafka.stop_broker(broker_id)
         try:
-            shutil.copytree(self.kafka.log_dirs[broker_id], target, copy_function=shutil.copy2)
+            shutil.copytree(kafka.log_dirs[broker_id], copies[-1], copy_function=shutil.copy2)
         finally:
-            self.kafka.start_broker(broker_id)
-            await_coordinators(self.cluster.client)
-        return target
+            kafka.start_broker(broker_id)
+            await_coordinators(cluster.client)
+    return LogDir(*copies, consistent_copy=True)
 
 
-class SampleSource(ConnectedSource):
-    """A recorded sample: its recording if it has one, else its log directory."""
-
-    def __init__(self, sample: IncidentSample, *, folder: Path) -> None:
-        selection = {"at": sample.at, "min_held_ms": sample.min_held_ms}
-        super().__init__(
-            sample.recording() or sample.log_dir(),
-            audit=sample.audit() or Audit(folder / "audit.jsonl"),
-            expected={sample.topic: {"partition": sample.partition, **sample.expected}},
-            group=GROUP,
-            selection={name: value for name, value in selection.items() if value is not None},
-            folder=folder,
-        )
-        self.sample: IncidentSample = sample
-
-    def log_dir(self) -> LogDir:
-        """The sample's log directory."""
-        return self.sample.log_dir()
-
-    def sources(self) -> list[LogDir | Recording | Cluster]:
-        """The sample's log directory, and its recording if it has one."""
-        recording = self.sample.recording()
-        return [self.sample.log_dir(), *([recording] if recording else [])]
+_open: dict[tuple[object, ...], ConnectedSource] = {}  # of this process, by version and incidents
 
 
-_open: dict[tuple[object, ...], LabSource] = {}  # of this process, by version and incidents
-
-
-def open_lab(names: Mapping[str, str], version: str) -> LabSource:
+def open_lab(names: Mapping[str, str], version: str) -> ConnectedSource:
     """Start a Kafka and stage incidents; the one that is open already if these are its incidents.
 
     A cell of a notebook that runs twice does not start two.
@@ -132,18 +75,42 @@ def open_lab(names: Mapping[str, str], version: str) -> LabSource:
             for topic, name in names.items()
         }
         cluster = resources.enter_context(Cluster(kafka.bootstrap_servers))
-        source = LabSource(cluster, kafka=kafka, staged=staged, folder=folder)
+        source = ConnectedSource(
+            cluster,
+            audit=Audit(folder / "audit.jsonl"),  # deleted with this Kafka
+            expected={
+                topic: {**{name: getattr(each, name) for name in COLUMNS}, "verdict": each.expected}
+                for topic, each in staged.items()
+            },
+            group=GROUP,
+            folder=folder,
+            files=partial(_copies, kafka, cluster, folder),
+        )
+        source.kafka, source.staged = kafka, staged
+        source.confirmations = {
+            topic: f"{topic}-{each.partition}@{each.start_offset}" for topic, each in staged.items()
+        }
         _open[key] = source
         resources.callback(_open.pop, key)
         source.own(resources)
         return source
 
 
-def open_sample(sample: IncidentSample) -> SampleSource:
-    """Open a recorded sample."""
+def open_sample(sample: IncidentSample) -> ConnectedSource:
+    """Open a recorded sample: its recording if it has one, else its log directory."""
+    selection = {"at": sample.at, "min_held_ms": sample.min_held_ms}
     with ExitStack() as resources:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="kafka-txn-")))
-        source = SampleSource(sample, folder=folder)
+        source = ConnectedSource(
+            sample.recording() or sample.log_dir(),
+            audit=sample.audit() or Audit(folder / "audit.jsonl"),
+            expected={sample.topic: {"partition": sample.partition, **sample.expected}},
+            group=GROUP,
+            selection={name: value for name, value in selection.items() if value is not None},
+            folder=folder,
+            files=sample.log_dir,
+        )
+        source.sample = sample
         source.own(resources)
         return source
 

@@ -125,12 +125,12 @@ class _Check:
     def _group_lags(self) -> Iterator[GroupLag]:
         for group in self.groups:
             if self.groups_of is None:
-                self.not_checked.append(f"Group {group}: a recording has no committed offsets.")
+                self.not_checked.append(f'Group "{group}": a recording has no committed offsets.')
             else:
                 before = len(self.not_checked)
                 lags = self._lags_of(group, self.groups_of)
                 if not lags and len(self.not_checked) == before:
-                    self.not_checked.append(f"Lag of group {group}: it has no committed offset that can be read.")
+                    self.not_checked.append(f'Lag of group "{group}": it has no committed offset that can be read.')
                 yield from lags
 
     def _lags_of(self, group: str, source: Cluster | LogDir) -> list[GroupLag]:
@@ -140,7 +140,7 @@ class _Check:
         except ToolkitError as error:
             if isinstance(error, NotFound) and self.is_cluster:  # files may be incomplete
                 return [GroupLag(group_id=group, error=NO_SUCH_GROUP)]
-            self.not_checked.append(f"Group {group}: {error}")
+            self.not_checked.append(f'Group "{group}": {error}')
             return []
 
     def _committing_groups(self, partitions: Sequence[TopicPartition]) -> list[str]:
@@ -173,7 +173,7 @@ class _Check:
         subject = "the partition of __consumer_offsets"
         found = self._records(subject, Coordinator, transactional_ids=[], groups=groups)
         self.not_checked += [
-            f"The partition of __consumer_offsets of group {each.key}: {each.error}"
+            f'The partition of __consumer_offsets of group "{each.key}": {each.error}'
             for each in found
             if each.partition is None
         ]

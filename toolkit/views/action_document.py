@@ -229,7 +229,11 @@ def _lso(impact: MarkerImpact) -> str:
 
 def groups_text(groups: Sequence[str] | None) -> str:
     """Which groups continue."""
-    return f"groups that continue: {'not known' if groups is None else ', '.join(groups) or 'none'}"
+    return f"groups that continue: {'not known' if groups is None else _quoted(groups) or 'none'}"
+
+
+def _quoted(groups: Iterable[str]) -> str:
+    return ", ".join(f'"{each}"' for each in groups)
 
 
 def _result(plan: Plan, done: Result) -> Iterator[str]:
@@ -263,9 +267,9 @@ def _marker_result(plan: Plan, done: Result) -> Iterator[str]:
     if plan.action.name == "complete":
         yield _received(moved)
     for commit in done.offset_commits[:MAX_LINES]:
-        yield f"Group {commit.group_id} is at offset {commit.offset} of {commit.topic}-{commit.partition}."
+        yield f'Group "{commit.group_id}" is at offset {commit.offset} of {commit.topic}-{commit.partition}.'
     if done.unread_groups:
-        yield f"The offsets of these groups could not be read: {', '.join(done.unread_groups)}."
+        yield f"The offsets of these groups could not be read: {_quoted(done.unread_groups)}."
     if done.records_file is not None:
         yield f"Records saved: {done.records_saved}, in {done.records_file}."
 
@@ -414,7 +418,7 @@ def abort_advice(
     `topics`, `partitions`: partitions to search; all if null.
     Raises NotFound if that producer has nothing open there.
     """
-    findings = list(map(Finding.of, files.finding_rows(topics=topics, partitions=partitions)))
+    findings = files.records(Finding, topics=topics, partitions=partitions)
     found = [each for each in findings if each.producer_id == producer_id and each.start_offset is not None]
     if not found:
         unread = dict.fromkeys(partition_name(each) for each in findings if is_unread(each))
@@ -424,7 +428,7 @@ def abort_advice(
             do="A diagnosis shows which ones are:",
             command=("kafka-txn", "diagnose", *(word for path in files.paths for word in ("--log-dir", str(path)))),
         )
-    producers = [each for each in map(Producer.of, files.producer_rows()) if each.producer_id == producer_id]
+    producers = [each for each in files.records(Producer) if each.producer_id == producer_id]
     return [_advice(each, producers, producer_epoch, bootstrap_server) for each in found]
 
 

@@ -78,20 +78,20 @@ def _pasted_lines(records: Sequence[TransactionLogRecord]) -> list[str]:
 
 def _pasted(record: TransactionLogRecord) -> str:
     if record.tombstone:
-        return f"transactional id {record.transactional_id}: deleted, by its last record in the text"
+        return f'transactional id "{record.transactional_id}": deleted, by its last record in the text'
     places = ", ".join(f"{topic}-{partition}" for topic, partition in record.topic_partitions or ())
     time = "" if record.last_update_time is None else f", at {at(record.last_update_time)}"
     return (
-        f"transactional id {record.transactional_id}: {record.state} by its last record in the text{time}, "
+        f'transactional id "{record.transactional_id}": {record.state} by its last record in the text{time}, '
         f"producer {number(record.producer_id)} epoch {number(record.producer_epoch)}"
         + (f", on {places}" if places else "")
     )
 
 
 def named_line(named: NamedResources) -> str:
-    """``transactional id payments-7, group billing, orders-0``; empty if nothing is named."""
-    parts = [f"transactional id {each}" for each in named.transactional_ids]
-    parts += [f"group {each}" for each in named.groups]
+    """``transactional id "payments-7", group "billing", orders-0``; empty if nothing is named."""
+    parts = [f'transactional id "{each}"' for each in named.transactional_ids]
+    parts += [f'group "{each}"' for each in named.groups]
     parts += [f"topic {each}" for each in named.topics]
     if named.partitions:
         parts.append(first_names([f"{topic}-{partition}" for topic, partition in named.partitions], 2 * MAX_NAMED))
@@ -116,8 +116,10 @@ def _sum(checks: ResourceChecks, named: NamedResources, scope: str | None) -> st
 
 
 def _transaction(owner: Transaction) -> str:
-    if owner.error or owner.transactional_id is None:
-        return f"transactional id {number(owner.transactional_id)}: {owner.error}"
+    if owner.transactional_id is None:
+        return f"transactional ids: {owner.error}"
+    if owner.error:
+        return f'transactional id "{owner.transactional_id}": {owner.error}'
     text = f"{coordinator_says(owner)}, producer {number(owner.producer_id)} epoch {number(owner.producer_epoch)}"
     return text + (f", since {at(owner.start_time)}" if owner.start_time else "")
 
@@ -130,7 +132,7 @@ def _ended(past: PastTransaction, *, is_named: bool) -> str:
 
 
 def _lag(lag: GroupLag) -> str:
-    where = f"group {lag.group_id}" + ("" if lag.topic is None else f", {lag.topic}-{lag.partition}")
+    where = f'group "{lag.group_id}"' + ("" if lag.topic is None else f", {lag.topic}-{lag.partition}")
     if lag.error:
         return f"{where}: {lag.error}"
     if lag.lag is None and lag.committed_offset is not None:  # of a share group, on older brokers

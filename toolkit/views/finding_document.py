@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
-from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
+from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at, number
 from toolkit.analysis.transaction_owners import prefix_of, shows_member
 from toolkit.command_line import command_line, grant, quoted
 from toolkit.errors import UsageError
@@ -215,12 +215,12 @@ def by_source(findings: Iterable[Finding]) -> list[Finding]:
     found: list[Finding] = []
     known: dict[tuple[object, ...], object] = {}
     for finding in findings:
-        in_queue, number = (finding.topic, finding.partition, finding.queue_position), 1
+        in_queue, source = (finding.topic, finding.partition, finding.queue_position), 1
         transaction = finding.key, finding.opened_at
         if finding.cluster_id is None and finding.queue_position is not None:
-            while known.setdefault((*in_queue, number), transaction) != transaction:
-                number += 1
-        found.append(finding if number == 1 else replace(finding, cluster_id=f"not known ({number})"))
+            while known.setdefault((*in_queue, source), transaction) != transaction:
+                source += 1
+        found.append(finding if source == 1 else replace(finding, cluster_id=f"not known ({source})"))
     return found
 
 
@@ -483,7 +483,7 @@ def summary(findings: Data, *, scope: str | None = None, are_selected: bool = Fa
         unread = sum(map(is_unread, unknown))
         is_all = unread > 1 and all(is_unread(each) or each.topic is None for each in unknown)
         parts = [f"not known: {unread:,} partitions could not be read" if is_all else "not known"]
-    parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
+    parts += [f"{many:,} {verdict}" for verdict, many in sorted(others.items())]
     if healthy:
         parts.append(count(healthy, "open transaction is not overdue", "open transactions are not overdue"))
     elif not records:
@@ -611,13 +611,11 @@ def _sum(findings: Sequence[Finding]) -> str:
     if lengths := [length for each in findings if (length := age(each)) is not None]:
         parts.append(f"open for up to {duration(max(lengths))}")
     holders = {each.tp: each for each in findings if each.queue_position == 1}.values()
-    if holders and all(each.records_held is not None for each in holders):
-        held = sum(each.records_held or 0 for each in holders)
-        parts.append(count(held, "record waiting", "records waiting"))
-    elif offsets := sum(each.offsets_held or 0 for each in holders):
-        parts.append(count(offsets, "offset waiting", "offsets waiting"))
+    is_read = bool(holders) and all(each.records_held is not None for each in holders)
+    records = sum(each.records_held or 0 for each in holders) if is_read else None
+    parts += held_text(records, sum(each.offsets_held or 0 for each in holders) or None, "waiting")
     if groups := sorted({group for each in findings for group in each.groups_held or ()}):
-        parts.append(_groups(groups))
+        parts.append(groups_text(groups))
     return " · ".join(parts)
 
 
@@ -643,17 +641,22 @@ def _headline(finding: Finding, end: HoldEnd | None) -> str:
             parts[0] += f" for {duration(length)}"
         elif since and (length is not None or finding.brokers_time is None):
             parts[0] += f" since {at(since)}"  # of files that end with its records, how long is not known
-    waiting = "waited" if is_over else "waiting"
-    if finding.records_held is not None:
-        parts.append(count(finding.records_held, f"record {waiting}", f"records {waiting}"))
-    elif finding.offsets_held is not None:
-        parts.append(count(finding.offsets_held, f"offset {waiting}", f"offsets {waiting}"))
+    parts += held_text(finding.records_held, finding.offsets_held, "waited" if is_over else "waiting")
     if finding.groups_held:
-        parts.append(_groups(finding.groups_held, "could not move" if is_over else "cannot move"))
+        parts.append(groups_text(finding.groups_held, "could not move" if is_over else "cannot move"))
     return " · ".join(parts)
 
 
-def _groups(groups: Sequence[str], verb: str = "cannot move") -> str:
+def held_text(records: int | None, offsets: int | None, verb: str, verb_of_many: str = "") -> list[str]:
+    """``2,115 records waiting``; offsets, where the log was not read; nothing where neither is known."""
+    for amount, what in ((records, "record"), (offsets, "offset")):
+        if amount is not None:
+            return [count(amount, f"{what} {verb}", f"{what}s {verb_of_many or verb}")]
+    return []
+
+
+def groups_text(groups: Sequence[str], verb: str = "cannot move") -> str:
+    """``group "billing" cannot move``, or ``groups "billing", "ledger", "mail" and 2 more cannot move``."""
     if len(groups) == 1:
         return f'group "{groups[0]}" {verb}'
     names = [*(f'"{each}"' for each in groups[:3]), *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
@@ -721,7 +724,7 @@ def _who(finding: Finding) -> str:
     """``producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344``."""
     if finding.producer_id is None:
         return ""
-    epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
+    epoch = number(finding.producer_epoch)
     since = f" since {at(finding.opened_at)}" if finding.opened_at else ""
     if finding.verdict is Verdict.ENDED:
         of = "" if finding.transactional_id is None else f' of "{finding.transactional_id}"'
@@ -788,8 +791,8 @@ def up_to(end: HoldEnd | None) -> str:
 
 def _past(finding: Finding) -> str:
     """``producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 09:58:11 UTC, 2,115 records behind it``."""
-    epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
-    text = f"producer {finding.producer_id} epoch {epoch} held the LSO{_for_how_long(finding, hold_end(finding))}"
+    who = f"producer {finding.producer_id} epoch {number(finding.producer_epoch)}"
+    text = f"{who} held the LSO{_for_how_long(finding, hold_end(finding))}"
     if finding.records_held:
         text += f", {count(finding.records_held, 'record', 'records')} behind it"
     return text

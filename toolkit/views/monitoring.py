@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from importlib import resources
 
 from toolkit.schema.verdict import RUNBOOK_URL, Verdict
+from toolkit.views.renderers import package_text
 
 DASHBOARD, RULES = "grafana_dashboard.json", "prometheus_rules.yml"
 # Colours of series by panel: Grafana's matcher, its colour mode, and the colour of each match.
@@ -65,7 +65,7 @@ def prometheus_rules(settings: AlertSettings | None = None) -> str:
     import yaml
 
     settings = settings or AlertSettings()
-    rules = yaml.safe_load((resources.files(__package__) / RULES).read_text(encoding="utf-8"))
+    rules = yaml.safe_load(package_text(__package__, RULES))
     alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
     for name, rule in alerts.items():
         rule["annotations"]["runbook_url"] = f"{settings.runbook_url}#{name.lower()}"
@@ -90,7 +90,7 @@ def grafana_dashboard(settings: AlertSettings | None = None) -> str:
         "Held LSO by partition (top 10)": {"red": settings.lso_held},
         "Age of the last sample": {"yellow": settings.recorder_blind / 2, "red": settings.recorder_blind},
     }
-    dashboard = json.loads((resources.files(__package__) / DASHBOARD).read_text(encoding="utf-8"))
+    dashboard = json.loads(package_text(__package__, DASHBOARD))
     for panel in dashboard["panels"]:
         for step in panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ()):
             step["value"] = thresholds.get(panel["title"], {}).get(step["color"], step["value"])

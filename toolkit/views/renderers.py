@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from itertools import groupby
 from typing import Any, assert_never
@@ -120,22 +121,6 @@ def _field_lines(part: Fields, connection: Connection, width: int | None) -> Ite
 
 
 TEXT_WIDTH = 100
-DOCUMENT_STYLE = """<style>
-.kafka-txn-document { color: inherit; font: 14px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans",
-  sans-serif; max-width: 64em; overflow-wrap: break-word; }
-.kafka-txn-document h3, .kafka-txn-document h4 { margin: 14px 0 2px; font-size: 15px; overflow-wrap: anywhere; }
-.kafka-txn-document p { margin: 0 0 6px; overflow-wrap: anywhere; }
-.kafka-txn-document dl { display: grid; grid-template-columns: 5.5em minmax(0, 1fr); gap: 1px 8px; margin: 0; }
-.kafka-txn-document dl > dt { float: none; width: auto; font-weight: 400; opacity: .75; }
-.kafka-txn-document dl > dd { float: none; width: auto; margin: 0; overflow-wrap: anywhere; }
-.kafka-txn-document dd div + div { margin-top: 3px; }
-.kafka-txn-document ul { margin: 2px 0 8px; padding-left: 20px; }
-.kafka-txn-document code.command { display: block; padding: 4px 8px; margin: 2px 0 4px; border-radius: 4px;
-  background: rgba(128, 128, 128, .16); white-space: pre-wrap; overflow-wrap: anywhere; user-select: all; }
-.kafka-txn-document table { border-collapse: collapse; font-size: 13px; }
-.kafka-txn-document :is(th, td) { text-align: left !important; vertical-align: top; padding: 3px 12px 3px 0; }
-.kafka-txn-document .scroll { overflow-x: auto; }
-</style>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +134,8 @@ class DocumentView:
         return "\n".join(text_lines(self.parts, connection=self.connection, width=TEXT_WIDTH))
 
     def _repr_html_(self) -> str:
-        body = html_text(self.parts, connection=self.connection)
-        return f'{DOCUMENT_STYLE}\n<div class="kafka-txn-document">\n{body}\n</div>'
+        style, body = package_text(__package__, "document.css"), html_text(self.parts, connection=self.connection)
+        return f'<style>\n{style}</style>\n<div class="kafka-txn-document">\n{body}\n</div>'
 
 
 def escaped_html(text: object) -> str:
@@ -369,13 +354,18 @@ def _json_value(value: Value, connection: Connection) -> str | dict[str, Any]:
     return {"command": list(connection.argv(value))} if isinstance(value, Command) else sentence_text(value)
 
 
+@cache
+def package_text(package: str, file: str) -> str:
+    """A file of a package."""
+    return (resources.files(package) / file).read_text(encoding="utf-8")
+
+
 def page(package: str, template: str, **values: Any) -> str:
     """Render a template of a package."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = (resources.files(package) / template).read_text(encoding="utf-8")
-    return environment.from_string(source).render(**values)
+    return environment.from_string(package_text(package, template)).render(**values)
 
 
 DARK_PAGE = (  # JupyterLab, Voila; VS Code

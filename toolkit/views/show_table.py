@@ -9,10 +9,9 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.diagnosis.evidence_text import at, number
 from toolkit.analysis.transaction_owners import prefix_of
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
@@ -39,7 +38,7 @@ from toolkit.views.finding_document import (
     summary,
     urgency_key,
 )
-from toolkit.views.renderers import class_html, page, text_lines, value_html
+from toolkit.views.renderers import class_html, package_text, page, text_lines, value_html
 from toolkit.views.row_formats import cell_text, count, grid_lines, printable, table_grid
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def lag_parts(rows: Iterable[Row]) -> list[Part]:
     for lag in lags:
         if lag.reason and (lag.held or lag.beyond_end or (lag.lag and not lag.behind)):
             tp = TopicPartition(lag.topic or "", lag.partition or 0)
-            name = f"{lag.group_id}, {tp}" if are_several else str(tp)
+            name = f'"{lag.group_id}", {tp}' if are_several else str(tp)
             fields.append(Field(name, (lag.reason, *([_diagnose(tp)] if lag.held else []))))
     return [Fields(tuple(fields), indent=0)] if fields else []
 
@@ -271,16 +270,15 @@ def _held(finding: Finding, now: dt.datetime) -> TableCell:
 
 
 def _waiting(finding: Finding, now: dt.datetime) -> TableCell:
-    count = finding.offsets_held if finding.records_held is None else finding.records_held
-    if count is None:
+    held, unit = (finding.offsets_held, "offset") if finding.records_held is None else (finding.records_held, "record")
+    if held is None:
         return TableCell(lines=[])
-    unit = "offset" if finding.records_held is None else "record"
     groups = [("group", printable(group)) for group in finding.groups_held or ()]
-    return TableCell(lines=[("", f"{count:,} {unit}{'' if count == 1 else 's'}"), *groups], key=count)
+    return TableCell(lines=[("", count(held, unit)), *groups], key=held)
 
 
 def _transaction(finding: Finding, now: dt.datetime) -> TableCell:
-    epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
+    epoch = number(finding.producer_epoch)
     facts = (
         ("id", None if finding.transactional_id is None else printable(finding.transactional_id)),
         ("producer", None if finding.producer_id is None else f"{finding.producer_id}, epoch {epoch}"),
@@ -294,8 +292,8 @@ def _transaction(finding: Finding, now: dt.datetime) -> TableCell:
 def reason_lines(finding: Finding) -> Iterator[tuple[str, Value]]:
     """Lines below a finding: what is said of it everywhere."""
     for field in explained_fields(finding):
-        for number, value in enumerate(field.values):
-            yield "" if number or field.label == "why" else field.label, value
+        for line, value in enumerate(field.values):
+            yield "" if line or field.label == "why" else field.label, value
 
 
 ANSWERS: Mapping[ColumnHeading, Callable[[Finding, dt.datetime], TableCell]] = {
@@ -398,9 +396,8 @@ class TableView:
         errors = [row.get("error") for row in rows]
         bodies = [body_html(*each, headings) for each in zip(cells, reasons, errors, strict=True)]
         verdicts_here = {row.get("verdict") for row in rows}
-        package = __name__.rpartition(".")[0]
         return page(
-            package,
+            __package__,
             TEMPLATE,
             table=self.table,
             is_answer=self._is_answer,
@@ -412,7 +409,7 @@ class TableView:
             left_out=len(self.rows) - len(rows),
             colours={verdict: TONES["light"][verdict.tone] for verdict in Verdict},
             verdicts={each: each.sentence for each in Verdict if each in verdicts_here},
-            script=(resources.files(package) / SCRIPT).read_text(encoding="utf-8"),
+            script=package_text(__package__, SCRIPT),
         )
 
     @property

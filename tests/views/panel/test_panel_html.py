@@ -260,7 +260,7 @@ class PanelCluster(RowCluster):
             raise self.named
         return [self.named.row()]
 
-    def partition_rows(self, **arguments: Any) -> list[Row]:
+    def records(self, *_: object, **arguments: Any) -> list[Any]:
         raise BrokerError("No picture is drawn.", code="NONE", do="")
 
 

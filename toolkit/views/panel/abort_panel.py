@@ -413,7 +413,7 @@ class AbortPanel(PanelLayout):
 
     def _read_picture(self, finding: Finding, tp: TopicPartition) -> None:
         samples = self._samples.setdefault(tp, deque(maxlen=MAX_SAMPLES))
-        samples += records_of(self.cluster.partition_rows(topics=[tp.topic], partitions=[tp.partition]), Partition)
+        samples += self.cluster.records(Partition, partitions=[tp])
         here = [each for each in self.findings if each.tp == tp] or [finding]
         open_keys = {each.key for each in here if each.verdict.is_open}
         ended = [each for key, each in self._acted.items() if each.tp == tp and key not in open_keys]

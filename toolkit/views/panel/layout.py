@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
@@ -45,7 +44,7 @@ from toolkit.views.finding_document import (
     summary,
     transaction_name,
 )
-from toolkit.views.renderers import DARK_PAGE, escaped_html, html_text, tone_variables
+from toolkit.views.renderers import DARK_PAGE, escaped_html, html_text, package_text, tone_variables
 from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
 from toolkit.views.report.report_sections import action_grid, evidence_grid
@@ -198,17 +197,15 @@ def picture(
     where: dict[str, Any] = {"topics": selected.topic, "partitions": selected.partition}
     where |= {"start": max(last.log_start_offset or 0, middle - BEFORE), "stop": middle + BEHIND}
     ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
-    reads: dict[str, tuple[str, type[TableRow], Callable[[], Any]]] = {}
+    reads: list[tuple[str, type[TableRow], dict[str, Any]]] = []
     if not last.error:
-        reads["log_transactions"] = "The log", LogTransaction, partial(cluster.log_transactions, **where)
-        reads["lso_timeline"] = "How the LSO moved", LsoStep, partial(cluster.lso_timeline, **where)
+        reads += [("The log", LogTransaction, where), ("How the LSO moved", LsoStep, where)]
     if ids:
-        read_history = partial(cluster.transaction_history, transactional_ids=ids)
-        reads["transaction_history"] = "Records of the coordinators", PastTransaction, read_history
+        reads.append(("Records of the coordinators", PastTransaction, {"transactional_ids": ids}))
     tables: dict[str, Any] = {"log_transactions": []}
-    for name, (what, kind, read) in reads.items():
+    for what, kind, arguments in reads:
         try:
-            tables[name] = records_of(read(), kind)
+            tables[kind.table.name] = records_of(getattr(cluster, kind.table.name)(**arguments), kind)
         except ToolkitError as error:
             problems.append(f"{what} could not be read: {error}")
     errors = [each.error for name in ("log_transactions", "lso_timeline") for each in tables.get(name, ())]
@@ -264,8 +261,7 @@ class FigureFrame(widgets.VBox):  # type: ignore[misc]
 def _frame_html() -> str:
     from toolkit.views.plots.plot_theme import packed_script
 
-    page = (resources.files(__package__) / "frame.html").read_text(encoding="utf-8")
-    document = html.escape(page.replace("PLOTLY", packed_script()), quote=True)
+    document = html.escape(package_text(__package__, "frame.html").replace("PLOTLY", packed_script()), quote=True)
     return f'<iframe class="drawn" title="timeline of the partition" srcdoc="{document}"></iframe>'
 
 
@@ -635,8 +631,7 @@ def _show(widget: Any, visible: bool) -> None:
 @cache
 def style_html() -> str:
     """The style sheet, and a hidden frame whose script sets ARIA attributes."""
-    files = resources.files(__package__)
-    assist = html.escape((files / "assist.html").read_text(encoding="utf-8"), quote=True)
+    assist = html.escape(package_text(__package__, "assist.html"), quote=True)
     frame = f'<iframe hidden title="accessibility of the panel" srcdoc="{assist}"></iframe>'
     light, dark = (f".kafka-txn-panel {{ {tone_variables(theme)} }}" for theme in ("light", "dark"))
-    return f"<style>{light} {DARK_PAGE} {dark}\n{(files / 'panel.css').read_text(encoding='utf-8')}</style>{frame}"
+    return f"<style>{light} {DARK_PAGE} {dark}\n{package_text(__package__, 'panel.css')}</style>{frame}"

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import plotly.graph_objects as go
 
 from toolkit.errors import UsageError
-from toolkit.schema.durations import duration
 from toolkit.schema.verdict import TONES, Verdict
-from toolkit.views.row_formats import plain, printable, shortened
+from toolkit.views.document import Count
+from toolkit.views.row_formats import cell_text, plain, printable, shortened
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
@@ -249,17 +249,12 @@ def hover(facts: Sequence[tuple[str, object]]) -> str:
 
 def _value_text(value: object) -> str:
     if isinstance(value, dt.datetime):
-        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
-    if isinstance(value, dt.timedelta):
-        return duration(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
+        return f"{cell_text(value, is_precise=True)} UTC"
     if isinstance(value, list | tuple):
         more = f" and {len(value) - 5:,} more" if value[5:] else ""
         return ", ".join(map(_value_text, value[:5])) + more
-    return "<br>   ".join(map(plain, textwrap.wrap(printable(str(value)), 70, break_on_hyphens=False)))
+    text = cell_text(Count(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+    return "<br>   ".join(map(plain, textwrap.wrap(text, 70, break_on_hyphens=False)))
 
 
 def finding_facts(finding: Finding) -> list[tuple[str, object]]:

@@ -19,7 +19,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_document import check_cluster, of_one_replica
+from toolkit.views.finding_document import check_cluster, held_text, of_one_replica
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     KINDS,
@@ -638,7 +638,7 @@ def plot_timeline(
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
     timeline = timeline_data(of_partition, tp, past, of_cluster, now)
-    return _draw(timeline, colours, most=most)
+    return _draw(timeline, colours, most=most, replica=_replica(tables, of_partition, tp))
 
 
 def _topic_partition(tables: TimelineTables, topic: str | None, partition: int | None) -> tuple[str | None, int | None]:
@@ -650,13 +650,24 @@ def _topic_partition(tables: TimelineTables, topic: str | None, partition: int |
     return topic, partition
 
 
+def _replica(tables: TimelineTables, drawn: TimelineTables, tp: tuple[str | None, int | None]) -> str:
+    """Which of several replicas is drawn where no finding says which one was diagnosed; empty if that is known."""
+    rows: list[LogTransaction | LsoStep] = [*tables.log_transactions, *tables.lso_timeline]
+    replicas = {each.broker_id for each in rows if (each.topic, each.partition) == tp}
+    if len(replicas) < 2 or any(each.broker_id is not None for each in drawn.findings):
+        return ""
+    kept: list[LogTransaction | LsoStep] = [*drawn.log_transactions, *drawn.lso_timeline]
+    own = next((each.broker_id for each in kept if not each.error), None)
+    return f"Drawn is the log of broker {own}, which reaches furthest; findings would name the one that was diagnosed."
+
+
 def _missing(name: str, tables: TimelineTables) -> str:
     there = [f"{table}: {count(len(rows), 'row')} of others" for table, rows in tables._asdict().items() if rows]
     what = "No transactions, LSO steps, samples or findings"
     return f"{what} of {name}.<br>{'; '.join(there) or 'Every table is empty.'}"
 
 
-def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
+def _draw(timeline: TimelineData, theme: Theme, *, most: int, replica: str) -> go.Figure:
     edges = timeline.edges
     drawn, groups = aggregate_bars(timeline.bars, edges=edges, most=most)
     lanes = max(1, len(timeline.ids) if timeline.states else 1)
@@ -683,7 +694,7 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     add_lanes(figure, timeline, theme)
     if since is not None:
         add_beginning(figure, timeline, since, theme)
-    subtitle = subtitle_of(timeline, sum(map(len, groups)))
+    subtitle = "<br>".join(filter(None, (subtitle_of(timeline, sum(map(len, groups))), lines(replica))))
     apply_theme(figure, theme, title=title_of(timeline), subtitle=subtitle, height=sum(heights) + 190)
     for text in (LOWER_TITLE, *begun):
         figure.update_annotations(selector={"text": text}, x=0, xanchor="left", font={"size": 13, "color": theme.muted})
@@ -788,10 +799,7 @@ def _facts(finding: Finding) -> list[str]:
     is_over = finding.verdict is Verdict.ENDED
     facts = [finding.verdict.replace("_", " ")]
     waits, wait, cannot = ("waited", "waited", "could not") if is_over else ("waits", "wait", "cannot")
-    if finding.records_held is not None:
-        facts.append(count(finding.records_held, f"record {waits}", f"records {wait}"))
-    elif finding.offsets_held:
-        facts.append(count(finding.offsets_held, f"offset {waits}", f"offsets {wait}"))
+    facts += held_text(finding.records_held, finding.offsets_held or None, waits, wait)
     if finding.groups_held:
         facts.append(f"{count(len(finding.groups_held), 'group')} {cannot} move")
     if since := finding.held_from or finding.opened_at:

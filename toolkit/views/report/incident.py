@@ -19,21 +19,11 @@ from toolkit.analysis.findings_over_time import (
 )
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.schema import (
-    CLUSTER_EVENTS,
-    EXPOSURE,
-    FINDINGS,
-    LOG_TRANSACTIONS,
-    LSO_TIMELINE,
-    OFFSETS_LOG,
-    RECORDED,
-    TRANSACTION_HISTORY,
-    Row,
-)
+from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
-from toolkit.schema.table import TransactionKey
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.report.incident_facts import Figure
@@ -213,10 +203,10 @@ def tables_around(
     if isinstance(source, Recording):
         return _recorded(records, source)
     shown = [finding for finding in complete(records) if finding.start_offset is not None]
-    start_offsets: dict[tuple[str, int], list[int]] = {}
+    start_offsets: dict[TopicPartition, list[int]] = {}
     for finding in shown:
-        if finding.topic is not None and finding.partition is not None and finding.start_offset is not None:
-            start_offsets.setdefault((finding.topic, finding.partition), []).append(finding.start_offset)
+        if finding.tp is not None and finding.start_offset is not None:
+            start_offsets.setdefault(finding.tp, []).append(finding.start_offset)
     problems: list[str] = []
     tables: IncidentTables = {
         "log_transactions": [],
@@ -233,41 +223,39 @@ def tables_around(
             problems.append(f"{what}: {error}")
             remark(f"Left out, {what}: {error}")
 
-    for (topic, partition), starts in start_offsets.items():
+    for tp, starts in start_offsets.items():
         start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
-        with left_out(f"the log of {topic}-{partition}"):
-            around: dict[str, Any] = {"topics": topic, "partitions": partition, "start": start, "stop": stop}
-            log_transactions = LOG_TRANSACTIONS.rows(source.log_transactions(**around))
-            steps = LSO_TIMELINE.rows(source.lso_timeline(**around))
+        with left_out(f"the log of {tp}"):
+            around: dict[str, Any] = {"partitions": [tp], "start": start, "stop": stop}
+            log_transactions = source.log_transaction_rows(**around)
+            steps = source.lso_timeline_rows(**around)
             if isinstance(source, LogDir):
-                broker_id = _diagnosed_replica(source, topic, partition)
+                broker_id = _diagnosed_replica(source, tp)
                 log_transactions = [row for row in log_transactions if row["broker_id"] == broker_id]
                 steps = [row for row in steps if row["broker_id"] == broker_id]
             tables["log_transactions"] += log_transactions
             tables["lso_timeline"] += steps
     if isinstance(source, LogDir) and start_offsets:
         with left_out("the metadata log"):
-            topics = [*{topic for topic, _ in start_offsets}, STATE_TOPIC]
-            tables["cluster_events"] = CLUSTER_EVENTS.rows(source.cluster_events(topics=topics))
+            topics = [*{tp.topic for tp in start_offsets}, STATE_TOPIC]
+            tables["cluster_events"] = source.cluster_event_rows(topics=topics)
     names = sorted({finding.transactional_id for finding in shown if finding.transactional_id is not None})
     with left_out("the settings of the brokers"):
-        tables["exposure"] = EXPOSURE.rows(source.exposure())
+        tables["exposure"] = source.exposure_rows()
     groups = sorted({group for finding in shown for group in finding.groups_held or ()})
     if isinstance(source, LogDir) and groups:
         with left_out("the offsets of the groups"):
-            tables["offsets_log"] = OFFSETS_LOG.rows(source.offsets_log(groups=groups))
+            tables["offsets_log"] = source.offsets_log_rows(groups=groups)
     if names:
         with left_out("the records of the coordinators"):
-            tables["transaction_history"] = TRANSACTION_HISTORY.rows(
-                source.transaction_history(transactional_ids=names)
-            )
+            tables["transaction_history"] = source.transaction_history_rows(transactional_ids=names)
     return tables
 
 
-def _diagnosed_replica(source: LogDir, topic: str, partition: int) -> int | None:
+def _diagnosed_replica(source: LogDir, tp: TopicPartition) -> int | None:
     """The broker whose replica the findings of a partition are of: a deposed leader's has what was truncated since."""
     contents = source.contents()
-    logs = contents.replica_logs(partitions=[(topic, partition)])
+    logs = contents.replica_logs(partitions=[tp])
     return next(states[0].log.where.broker_id for _, states in contents.by_partition(logs))
 
 
@@ -289,15 +277,14 @@ def _closed_by(
     for finding in findings:
         if isinstance(source, Recording) or not is_open(finding) or finding.key in known:
             continue
-        assert finding.topic is not None
-        assert finding.partition is not None
+        assert finding.tp is not None
         with suppress(NotFound):
-            partitions = [(finding.topic, finding.partition)]
+            partitions = [finding.tp]
             if isinstance(source, LogDir):
                 tables = source.log_transaction_tables(
                     partitions=partitions, start=finding.start_offset, producer_id=finding.producer_id
                 )
-                broker_id = _diagnosed_replica(source, finding.topic, finding.partition)
+                broker_id = _diagnosed_replica(source, finding.tp)
                 found = (txn for table in tables for txn in LogTransaction.of_table(table))
                 findings = close_by_log(findings, (txn for txn in found if txn.broker_id == broker_id))
             else:

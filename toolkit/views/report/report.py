@@ -41,6 +41,7 @@ from toolkit.views.renderers import (
     escaped_markdown,
     html_text,
     markdown_lines,
+    package_text,
     page,
     text_lines,
     tone_variables,
@@ -70,17 +71,6 @@ if TYPE_CHECKING:
 
     from toolkit.views.plots.plot_theme import ThemeName
 
-THEME_SCRIPT = """<script>
-try {
-  const body = parent.document.body;
-  const follow = () => {
-    const light = body.dataset.jpThemeLight;
-    if (light) document.documentElement.dataset.theme = light === "true" ? "light" : "dark";
-  };
-  follow();
-  new parent.MutationObserver(follow).observe(body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
-} catch (error) {}  // a page of another origin: the colours of the system
-</script>"""
 SUFFIXES = (".html", ".md", ".ipynb")
 
 WITHOUT: Mapping[str, str] = {
@@ -166,7 +156,7 @@ class Report:
             "light_tones": tone_variables("light"),
             "dark_tones": tone_variables("dark"),
         }
-        return page(__name__.rpartition(".")[0], "page.html", **values) + "\n"
+        return page(__package__, "page.html", **values) + "\n"
 
     @cached_property
     def markdown(self) -> str:
@@ -227,7 +217,8 @@ class Report:
         JupyterLab drops frames and styles of a notebook that is not trusted, and a frame is cut on paper: there, its
         summary and first picture stand in its place.
         """
-        body = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
+        script = package_text(__package__, "theme.js")
+        body = self.html.replace("</head>", f"<script>\n{script}</script></head>", 1)
         content = f'title="{escape(self.title)}" srcdoc="{escape(body)}"'
         parts = [f"<h3>{escape(self.title)}</h3>", *(f"<p>{escape(sentence)}</p>" for sentence in self.summary)]
         for text, picture in self.pictures[:1]:

@@ -23,6 +23,7 @@ from toolkit.views.finding_document import (
     finding_page,
     finding_section,
     first_names,
+    groups_text,
     of_one_replica,
     partition_name,
     remedy,
@@ -146,23 +147,15 @@ def what_was_done(incident: IncidentFacts) -> str:
         f"What is safe: {incident.finding.remedy}")  # fmt: skip
 
 
-def groups_text(incident: IncidentFacts) -> str:
+def _groups(incident: IncidentFacts) -> str:
     """The consumer groups that waited, or that this is not known."""
     groups = incident.groups
     if groups is None:
         return f"Which consumer groups {'waited' if incident.is_over else 'wait'} is not known."
-    verb = "waited" if incident.is_over else "cannot move"
     if not groups:
         return f"No consumer group {'waited' if incident.is_over else 'waits'}."
     others = " Whether others waited is not known." if incident.finding.groups_held is None else ""
-    return f"{_groups(groups, verb)}{others}"
-
-
-def _groups(names: Sequence[str], verb: str) -> str:
-    """``Consumer group billing waited.``; or ``2 consumer groups waited: billing, ledger.``."""
-    if len(names) == 1:
-        return f"Consumer group {names[0]} {verb}."
-    return f"{_few(names, '', f'consumer groups {verb}')}."
+    return f"Consumer {groups_text(groups, 'waited' if incident.is_over else 'cannot move')}.{others}"
 
 
 def _of_one(incident: IncidentFacts) -> Iterator[str]:
@@ -199,7 +192,7 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
     unread = [each for each in incidents if each.finding.groups_held is None]
     of_some = f" for {_numbers(unread)}" if len(unread) < len(incidents) else ""
     not_read = [f"Which consumer groups waited{of_some} is not known."] if unread else []
-    yield " ".join([_held(incidents), *([_groups(groups, "waited")] if groups else []), *not_read])
+    yield " ".join([_held(incidents), *([f"Consumer {groups_text(groups, 'waited')}."] if groups else []), *not_read])
     for each in incidents[:MAX_NAMES]:
         if each.marker_step is not None:
             yield f"{_numbers([each]).capitalize()}: {what_was_done(each)}"
@@ -254,7 +247,7 @@ def _impact(incident: IncidentFacts) -> str:
         verb = verb if finding.records_held == 1 else {"was": "were", "is": "are"}[verb]
         others = "" if incident.other_records is None else f", {incident.other_records:,} of them of other producers"
         held = f"{count(finding.records_held, 'record')}{size} {verb} held{others}."
-    return f"{held} {groups_text(incident)}"
+    return f"{held} {_groups(incident)}"
 
 
 def _is_over(incident: IncidentFacts) -> str:
@@ -661,10 +654,9 @@ def _ended_at(past: PastTransaction) -> float | None:
 
 def _nearest(records: Sequence[T], *, key: Callable[[T], float | None], to: float | None) -> Sequence[T]:
     """At most `MAX_ROWS` of ordered records: those around a value, or the last ones if it is unknown."""
-    if to is None or len(records) <= MAX_ROWS:
-        return records[-MAX_ROWS:]
-    middle = sum(1 for record in records if (value := key(record)) is not None and value < to)
-    first = max(0, min(middle - MAX_ROWS // 2, len(records) - MAX_ROWS))
+    values = map(key, records)
+    before = len(records) if to is None else sum(value is not None and value < to for value in values)
+    first = max(0, min(before - MAX_ROWS // 2, len(records) - MAX_ROWS))
     return records[first : first + MAX_ROWS]
 
 
