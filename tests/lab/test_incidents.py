@@ -1,32 +1,28 @@
 """What incidents do to consumers and groups on a real broker; `tests.test_incident_matrix` stages all of them."""
 
-import datetime as dt
 import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from tests.brokers import NEWEST, on_cluster
-from tests.staged_state import COORDINATOR, coordinator_state, described_transaction, write_marker
+from tests.staged_state import COORDINATOR, write_marker
 from toolkit.errors import BrokerError, ConnectionFailed, LabError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
-    BlockedConsumer,
     RequestRefused,
     SteadyClient,
     TxnProducer,
     blocked_consumer,
     config_of,
-    leader,
     offsets,
     open_transactions,
     until,
     write_committed,
 )
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, ClusterSetup
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, ClusterSetup
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 
 
@@ -60,19 +56,6 @@ def test_what_a_busy_broker_did_not_answer_in_time_is_asked_again() -> None:
 
 
 @pytest.mark.lab
-@on_setup(NEGLECTFUL)
-def test_a_coordinator_that_never_checks_leaves_a_transaction_overdue(lab: Kafka, cluster: BrokerClient) -> None:
-    with INCIDENTS["overdue"](lab, timeout_ms=100) as staged:
-
-        def age() -> dt.timedelta:
-            started = described_transaction(cluster, staged.transactional_id).transaction_start_time_ms
-            return dt.datetime.now(dt.UTC) - dt.datetime.fromtimestamp(started / 1000, dt.UTC)
-
-        until(lambda: True if age() > dt.timedelta(seconds=2) else None, awaited="twenty times its timeout")
-        assert coordinator_state(cluster, staged) == ("Ongoing", True)
-
-
-@pytest.mark.lab
 @on_setup(EVERYDAY)
 def test_a_read_committed_consumer_is_blocked_until_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["late_message"](lab)
@@ -84,44 +67,6 @@ def test_a_read_committed_consumer_is_blocked_until_the_marker(lab: Kafka, clust
         write_marker(cluster, staged)
         assert [record.offset() for record in billing.read()] == [base_offset, base_offset + 1, base_offset + 2]
         assert billing.lag == 2, "two markers"
-
-
-@pytest.mark.lab
-@on_setup(EVERYDAY)
-def test_the_committed_offset_of_a_group_is_at_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
-    staged = INCIDENTS["marker_only"](lab, group="reader")
-    with BlockedConsumer(lab, staged.topic, group="reader") as reader:
-        assert (staged.group, reader.position, reader.lag) == ("reader", staged.start_offset + 1, 1)
-    consumer = Consumer(lab.client_config() | {"group.id": "reader"})
-    (committed,) = consumer.committed([TopicPartition(staged.topic, staged.partition)], timeout=60)
-    consumer.close()
-    assert committed.offset == offsets(cluster, staged.topic, staged.partition)[2] - 1
-
-
-@pytest.mark.lab
-@on_setup(EVERYDAY)
-def test_a_commit_of_the_new_epoch_makes_the_superseded_record_visible(lab: Kafka) -> None:
-    staged = INCIDENTS["superseded_same_partition"](lab)
-    staged.close()
-    with blocked_consumer(lab, staged.topic, "reader") as reader:
-        assert reader.position == staged.start_offset + 1
-
-
-@pytest.mark.lab
-@on_setup(EVERYDAY)
-def test_record_timestamps_do_not_indicate_the_age_of_a_transaction(lab: Kafka, cluster: BrokerClient) -> None:
-    now = dt.datetime.now(dt.UTC)
-    for name, clock_offset in {
-        "old_event_times": dt.timedelta(days=-7),
-        "future_clock": dt.timedelta(minutes=50),
-    }.items():
-        with INCIDENTS[name](lab) as staged:
-            request = broker_client.DescribeProducers(topics=[(staged.topic, [staged.partition])])
-            broker_id = leader(cluster, staged.topic, staged.partition)
-            response = cluster.send_one(request, broker_id=broker_id)
-            producers = {each.producer_id: each for each in response.topics[0].partitions[0].active_producers}
-            last_timestamp = dt.datetime.fromtimestamp(producers[staged.producer_id].last_timestamp / 1000, dt.UTC)
-            assert abs(last_timestamp - now - clock_offset) < dt.timedelta(minutes=1)
 
 
 @pytest.mark.lab

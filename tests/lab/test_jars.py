@@ -27,23 +27,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kafka"
 
 
-def test_two_threads_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched_versions = []
-
-    def fetch(version: str, directory: Path) -> None:
-        fetched_versions.append(version)
-        (directory / "jars").mkdir(parents=True)
-
-    monkeypatch.setattr(broker, "_fetch", fetch)
-    threads = [threading.Thread(target=fetch_jars, args=["4.3.1"]) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert fetched_versions == ["4.3.1"]
-    assert fetch_jars("4.3.1") == cache / "4.3.1"
-
-
 FETCH_PROGRAM = """
 import sys, time
 from pathlib import Path

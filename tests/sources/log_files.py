@@ -98,6 +98,11 @@ def marker(offset: int, producer_id: int, at: dt.datetime, *, epoch: int = 0, co
     return bytes(batch)
 
 
+def in_epoch(batch: bytes, leader_epoch: int = 0) -> bytes:
+    """The batch as a leader of this epoch has written it; no checksum covers that."""
+    return batch[:12] + struct.pack(">i", leader_epoch) + batch[16:]
+
+
 def state_record(
     offset: int,
     transactional_id: str,

@@ -9,14 +9,11 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.metadata import version
 from typing import Any
 
 import kafka.errors
 import pytest
 from kafka.protocol.api_key import ApiKey
-from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.parser import KafkaProtocol
 
@@ -80,7 +77,7 @@ def test_every_failed_address_is_named() -> None:
     first, second = unused(), unused()
     with pytest.raises(ConnectionFailed, match=f"^The broker at {first} cannot be used: connection refused. Check "):
         Cluster(first, timeout=NEVER_S)
-    with pytest.raises(ConnectionFailed, match=rf"^No bootstrap server can be used\. .*{first}.*{second}"):
+    with pytest.raises(ConnectionFailed, match=rf"^No bootstrap server can be used\. (?=.*{first}).*{second}"):
         Cluster(f"{first},{second}")
     with pytest.raises(ConnectionFailed, match=r"no-such-host\.invalid:9092 cannot be used: DNS"):
         Cluster("no-such-host.invalid:9092")
@@ -194,17 +191,6 @@ def test_a_closed_client_raises(kafka: Kafka) -> None:
         opened.send_one(broker_client.Metadata(topics=[]))
 
 
-MESSAGES = {
-    name: value
-    for name, value in vars(broker_client).items()
-    if isinstance(value, type) and issubclass(value, ApiMessage) and value is not ApiMessage
-}
-
-
-def test_the_installed_kafka_python_is_a_supported_version() -> None:
-    assert version("kafka-python").split(".")[:2] == ["3", "0"]
-
-
 def test_a_response_is_decoded_from_the_bytes_we_pass() -> None:
     assert issubclass(KafkaBytes, bytearray)
     parser = KafkaProtocol(client_id="contract")
@@ -226,23 +212,6 @@ def test_error_codes_have_kafkas_names() -> None:
         4711: "ERROR_4711",
     }
     assert {code: error_name(code) for code in names} == names
-
-
-@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
-def test_messages_encode_at_every_supported_version(message: Any) -> None:
-    assert len(MESSAGES) == 28
-    request = message(max_version=message.max_version)
-    versions = BrokerVersionData(api_versions={message.API_KEY: (0, 99)})
-    assert versions.api_version(request) == message.max_version
-    assert versions.api_version(message(max_version=0)) == 0
-
-
-def test_a_field_that_a_version_lacks_is_left_out() -> None:
-    filtered = broker_client.ListTransactions(duration_filter=7, transactional_id_pattern="a.*").encode(version=0)
-    assert filtered == broker_client.ListTransactions().encode(version=0)
-    assert broker_client.ListTransactions(duration_filter=7).encode(
-        version=1
-    ) != broker_client.ListTransactions().encode(version=1)
 
 
 PARTITIONS = {"orders": [0, 7], "a" * 200: list(range(300)), "ñ": [2**31 - 1]}

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from unittest import mock
 
 import pytest
 
@@ -40,30 +39,6 @@ def two_minutes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (broker_client, live_observation):
         monkeypatch.setattr(module, "utc_now", lambda: utc_now() + AHEAD)
     monkeypatch.setattr(Cluster, "on_clock_warning", staticmethod(lambda _: None))
-
-
-@pytest.mark.parametrize("lab", VERSIONS, indirect=True)
-def test_the_kraft_leader_shows_its_clock(lab: Kafka) -> None:
-    with Cluster(lab.bootstrap_servers) as cluster:
-        before, found, after = utc_now(), cluster.brokers_time(), utc_now()
-    assert (found.source, found.is_current, found.error) == ("the clock of controller 1", True, None)
-    assert found.time is not None
-    assert before - SECOND < found.time < after + SECOND
-
-
-@pytest.mark.parametrize("lab", [on_cluster("3.5.2", EVERYDAY, id="3.5.2")], indirect=True)
-def test_the_newest_record_of_a_coordinator_is_the_time_that_brokers_have_reached(lab: Kafka) -> None:
-    with Cluster(lab.bootstrap_servers) as cluster, INCIDENTS["open_young"](lab):
-        with mock.patch.object(reading, "_controllers_clock", return_value=BrokersTime(error="of ZooKeeper")):
-            found = cluster.brokers_time()
-        assert found.source.startswith(("the newest record of __transaction_state-", "the newest record of __consumer"))
-        assert found.time is not None
-        assert (found.is_current, found.time <= utc_now() + SECOND) == (False, True)
-        ahead = BrokersTime(time=found.time - dt.timedelta(seconds=6), source="the clock of controller 1")
-        with mock.patch.object(reading, "_controllers_clock", return_value=ahead):
-            contradicted = cluster.brokers_time()
-        assert (contradicted.time, contradicted.is_contradicted) == (None, True)
-        assert "is 6 s ahead of the clock of controller 1: the brokers' clocks are further apart" in contradicted.text
 
 
 @pytest.mark.parametrize(("took_s", "warning"), [(1, "This machine's clock is 7 s ahead of the"), (3, None)])

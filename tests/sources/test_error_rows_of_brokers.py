@@ -5,8 +5,6 @@ Brokers answer as real ones did when they were recorded, but for one answer that
 
 from __future__ import annotations
 
-import json
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +14,6 @@ from typing import Any, NamedTuple, cast
 from unittest.mock import Mock
 
 import pytest
-from kafka.protocol.api_header import ResponseClassRegistry
 
 from tests.actions.rows import RowCluster, abort_plan
 from tests.corpus.answers import calls_on
@@ -24,12 +21,9 @@ from tests.corpus.calls import CommandLine
 from tests.corpus.conversation import INPUTS, SUFFIX, Conversation, RequestKey
 from tests.corpus.requests import decode_answer, encode_answer
 from tests.corpus.wire import replaying
-from tests.process import PATIENCE_S, run
 from tests.sources.fake import NOW, FakeCluster, by_topic, fetched, listed_offset
 from tests.sources.log_files import STATE_TOPIC, after, data, marker, state_record
-from tests.sources.test_broker_client import serving
 from tests.stored import compare
-from tests.tools.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster, LogDir, explain
 from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
@@ -543,58 +537,7 @@ def test_a_list_of_aborts_stops_at_the_one_that_a_broker_refuses() -> None:
     assert f"the ABORT marker for __consumer_offsets-1@0 with an error: {error_text(CLUSTER_DENIED)}." in answer
 
 
-HELD, CLEAR = 0, 1
-ORDERS = "orders-00000"
 INCOMPLETE = "INCOMPLETE_RESPONSE: the response to "
-
-
-class Omitting(SocketCluster):
-    """A broker that leaves two partitions out of the responses of one API."""
-
-    omitted: int | None = None
-
-    def answer(self, broker: int, frame: bytes) -> bytes:
-        whole = super().answer(broker, frame)
-        key, version, correlation_id = struct.unpack_from(">hhi", frame)
-        if key != self.omitted:
-            return whole
-        response = ResponseClassRegistry._response_class_registry[key].decode(whole[4:], version=version, header=True)
-        for topic in response.topics:
-            if topic.name == ORDERS:
-                topic.partitions = [each for each in topic.partitions if each.partition_index not in {HELD, CLEAR}]
-        response._header = None
-        response.API_VERSION = version
-        response.with_header(correlation_id=correlation_id)
-        return bytes(response.encode(header=True, framed=True))
-
-
-@pytest.fixture(scope="module")
-def omitting() -> Iterator[Omitting]:
-    cluster = Omitting(1, 200, 10)
-    with serving(cluster):
-        yield cluster
-
-
-@pytest.mark.parametrize("api", [LIST_OFFSETS, DESCRIBE_PRODUCERS])
-def test_a_partition_that_a_response_leaves_out_is_unknown(omitting: Omitting, api: int) -> None:
-    """It counted as clear, also where a transaction was open."""
-    servers = f"127.0.0.1:{omitting.ports[0]}"
-    name = {LIST_OFFSETS: "ListOffsets", DESCRIBE_PRODUCERS: "DescribeProducers"}[api]
-    omitting.omitted = None
-    with Cluster(servers, timeout=PATIENCE_S) as cluster:
-        verdicts = {row["partition"]: row["verdict"] for row in cluster.finding_rows(topics=[ORDERS], recheck_after=0)}
-        assert (verdicts[HELD], verdicts[CLEAR]) != ("unknown", "unknown")
-        omitting.omitted = api
-        rows = {row["partition"]: row for row in cluster.finding_rows(topics=[ORDERS], recheck_after=0)}
-        everywhere = {(row["topic"], row["partition"]): row for row in cluster.finding_rows(recheck_after=0)}
-    for row in (rows[HELD], rows[CLEAR], everywhere[ORDERS, HELD], everywhere[ORDERS, CLEAR]):
-        assert row["verdict"] == "unknown"
-        assert any(each.startswith(f"{INCOMPLETE}{name} does not have ") for each in row["missing"])
-    assert {row["verdict"] for number, row in rows.items() if number not in {HELD, CLEAR}} == {"clear"}
-    done = run("find-hanging", "--bootstrap-server", servers, "--recheck-after", "0", "--format", "json")
-    found = {(row["topic"], row["partition"]): row["verdict"] for row in json.loads(done.stdout)["rows"]}
-    assert found[ORDERS, HELD] == found[ORDERS, CLEAR] == "unknown"
-    assert done.returncode
 
 
 def client(**replaced: Callable[..., Any]) -> BrokerClient:
@@ -611,9 +554,24 @@ def missing_of(cluster: BrokerClient) -> list[str]:
     observation = observe(
         cluster, read_metadata(cluster, ["orders"]).partitions, selection=Selection(topics=["orders"])
     )
-    (row,) = Diagnosis.of([observation]).findings()
-    assert row.verdict == "unknown"
-    return [*(row.missing or ())]
+    rows = Diagnosis.of([observation]).findings()
+    assert {row.verdict for row in rows} == {"unknown"}
+    return [each for row in rows for each in row.missing or ()]
+
+
+@pytest.mark.parametrize("api", ["ListOffsets", "DescribeProducers"])
+def test_a_partition_that_a_response_leaves_out_is_unknown(api: str) -> None:
+    """It counted as clear, also where a transaction was open."""
+    held, clear = FakeCluster(**{api: empty()}), FakeCluster(ListOffsets=ended)
+    clear.open, clear.replaced[api] = {}, empty()
+    for cluster in (held, clear):
+        missing = missing_of(cast(BrokerClient, cluster))
+        assert any(each.startswith(f"{INCOMPLETE}{api} does not have ") for each in missing)
+
+
+def ended(broker: int, request: Any) -> Any:
+    """A log without an open transaction."""
+    return by_topic([("orders", listed_offset(0, 9, leader_epoch=4))])
 
 
 def test_an_owner_that_is_not_described_and_a_coordinator_that_may_not_have_loaded_are_unknown() -> None:

@@ -34,7 +34,6 @@ from tests.sources.log_files import (
 from tests.unprivileged import unprivileged
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
-from toolkit.lab import Kafka
 from toolkit.schema import Row
 from toolkit.schema.live import Finding
 from toolkit.sources.live.broker_client import write_batch
@@ -643,16 +642,3 @@ def test_unreadable_records_are_reported_and_hide_no_others(tmp_path: Path) -> N
 def test_an_empty_partition_has_no_records(tmp_path: Path) -> None:
     write_state_topic(tmp_path, partitions=1)
     assert newest_rows(log_of(tmp_path / f"{STATE_TOPIC}-0")) == []
-
-
-def test_the_index_of_a_real_coordinator(kafka: Kafka) -> None:
-    from toolkit.lab.incidents import INCIDENTS
-
-    for name in ("marker_only", "never_added"):
-        INCIDENTS[name](kafka)
-    found = 0
-    for number in range(50):
-        fast, slow = both_ways(kafka.log_dirs[1] / f"{STATE_TOPIC}-{number}")
-        assert fast == slow
-        found += len(fast)
-    assert found >= 3

@@ -11,9 +11,9 @@ import datetime as dt
 import errno
 import os
 import shutil
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +39,7 @@ from tests.stored import compare
 from toolkit import LogDir
 from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
 from toolkit.errors import DecodeError
+from toolkit.formats.batches import read_header
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.broker_client import write_batch
@@ -54,27 +55,41 @@ ABORTED_AT = after(minutes=-1)
 WORD = "a copy by kafka-txn copy, or your assertion that the brokers were stopped during the copy (--consistent-copy)"
 
 
-class StagedFiles:
-    """Files that prove it, to be spoiled one by one; `later` is done to them once they are written."""
+ORDERS_LOG = (data(0, 7, after()), data(1, 8, after(minutes=10)), marker(2, 8, after(minutes=10)))
+OWNERS, OTHERS = state_record(0, OWNER, 7, "Empty", ABORTED_AT), state_record(1, OTHER, 9, "Empty", after(minutes=20))
+Change = Callable[[Path], object]
 
-    def __init__(self, path: Path) -> None:
+
+class StagedFiles:
+    """Files that prove it, or others; `later` is done to the log directory once they are written."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        orders: Sequence[bytes] = ORDERS_LOG,
+        states: Sequence[bytes] = (OWNERS, OTHERS),
+        replicated: Mapping[tuple[str, int], int | None] = {},
+        later: Sequence[Change] = (),
+    ) -> None:
         self.root = write_root(path / "data")
-        self.orders = [data(0, 7, after()), data(1, 8, after(minutes=10)), marker(2, 8, after(minutes=10))]
-        self.states = [
-            state_record(0, OWNER, 7, "Empty", ABORTED_AT),
-            state_record(1, OTHER, 9, "Empty", after(minutes=20)),
-        ]
-        self.replicated = {ORDERS: 3, STATES: 2}
-        self.later: list[Callable[[], object]] = []
+        self.orders, self.states, self.later = [*orders], [*states], [*later]
+        self.replicated = {**replicated}  # where it is not the end of a log; null if it is not known
 
     def folder(self, number: int = K) -> Path:
         return self.root / f"{STATE_TOPIC}-{number}"
 
-    def write(self, *orders: bytes) -> None:
-        """With other batches of orders-0, if there are some."""
+    def write(self) -> None:
         write_state_topic(self.root, {K: self.states})
-        write_log(self.root, "orders-0", orders or self.orders)
-        write_checkpoint(self.root, HIGH_WATERMARK, self.replicated)
+        write_log(self.root, "orders-0", self.orders)
+        self.write_high_watermarks()
+        for do in self.later:
+            do(self.root)
+
+    def write_high_watermarks(self) -> None:
+        ends = {tp: read_header(log[-1]).last_offset + 1 for tp, log in ((ORDERS, self.orders), (STATES, self.states))}
+        known = {tp: offset for tp, offset in {**ends, **self.replicated}.items() if offset is not None}
+        write_checkpoint(self.root, HIGH_WATERMARK, known)
 
     def replica(self, *orders: bytes) -> Path:
         """The log directory of broker 2 with these batches of orders-0."""
@@ -87,8 +102,6 @@ class StagedFiles:
         """The finding on producer 7."""
         if not (self.root / HIGH_WATERMARK).exists():
             self.write()
-            for do in self.later:
-                do()
         files = LogDir(self.root.parent, consistent_copy=consistent_copy, as_of=as_of)
         rows = files.finding_rows(partitions=[ORDERS])
         FINDINGS.arrow(rows)
@@ -109,11 +122,6 @@ def only_missing(row: Row) -> str:
     return str(row["missing"][0])
 
 
-def spoilers(prefix: str) -> list[tuple[str, Callable[[StagedFiles], None]]]:
-    """The functions with a name of this prefix, and the rest of their names."""
-    return [(name.removeprefix(prefix), each) for name, each in globals().items() if name.startswith(prefix)]
-
-
 def test_later_records_in_both_logs_prove_a_hanging_transaction(staged: StagedFiles) -> None:
     row = staged.judge()
     assert (row["verdict"], row["missing"], row["start_offset"]) == ("hanging", [], 0)
@@ -124,7 +132,7 @@ def test_later_records_in_both_logs_prove_a_hanging_transaction(staged: StagedFi
 def test_a_transaction_beside_a_missing_segment_is_unknown_wherever_it_begins(staged: StagedFiles) -> None:
     """It was said to begin at offset 0, across the missing segment, which may have its end and another beginning."""
     later = [data(7, 7, after(minutes=11)), data(8, 9, after(minutes=11)), marker(9, 9, after(minutes=12))]
-    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=7))
+    staged.later.append(lambda root: write_log(root, "orders-0", later, base_offset=7))
     staged.replicated[ORDERS] = 10
     for consistent_copy in (False, True):
         row = staged.judge(consistent_copy=consistent_copy)
@@ -135,7 +143,7 @@ def test_a_transaction_beside_a_missing_segment_is_unknown_wherever_it_begins(st
 
 def test_a_transaction_open_before_a_missing_segment_leaves_the_partition_unknown(staged: StagedFiles) -> None:
     later = [data(7, 9, after(minutes=11)), marker(8, 9, after(minutes=12))]
-    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=7))
+    staged.later.append(lambda root: write_log(root, "orders-0", later, base_offset=7))
     staged.replicated[ORDERS] = 9
     with pytest.raises(ValueError, match="not enough values"):
         staged.judge()  # nothing is said of the transaction
@@ -153,92 +161,60 @@ def test_a_partition_alone_proves_nothing(tmp_path: Path) -> None:
     assert only_missing(row) == f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
 
 
-def unproven_nothing_follows_on_the_partition(staged: StagedFiles) -> None:
-    del staged.orders[1:]
-    staged.replicated[ORDERS] = 1
+def cleaned_to_5(root: Path) -> None:
+    write_checkpoint(root, CLEANED, {STATES: 5})
 
 
-def unproven_only_data_follows_by_a_producers_clock(staged: StagedFiles) -> None:
-    del staged.orders[2]
-    staged.replicated[ORDERS] = 2
+def begins_at(offset: int) -> Change:
+    """The segment of orders-0 is named so."""
+    return lambda root: (root / "orders-0" / SEGMENT).rename(root / "orders-0" / f"{offset:020}.log")
 
 
-def unproven_the_marker_is_hardly_newer_than_the_coordinators_word(staged: StagedFiles) -> None:
-    staged.orders[2] = marker(2, 8, after(seconds=-1))
+def has_snapshot(offset: int, opened_at: int) -> Change:
+    return lambda root: write_snapshot(root / "orders-0", offset, {7: opened_at})
 
 
-def unproven_the_marker_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
-    staged.replicated[ORDERS] = 2
+def has_segment(base_offset: int) -> Change:
+    later = [data(base_offset, 9, after(minutes=11)), marker(base_offset + 1, 9, after(minutes=12))]
+    return lambda root: write_log(root, "orders-0", later, base_offset=base_offset)
 
 
-def unproven_nobody_knows_what_of_the_partition_is_replicated(staged: StagedFiles) -> None:
-    del staged.replicated[ORDERS]
-
-
-def unproven_the_coordinators_log_ends_before_the_transaction(staged: StagedFiles) -> None:
-    del staged.states[1]
-    staged.replicated[STATES] = 1
-
-
-def unproven_the_coordinators_log_is_hardly_newer_than_the_transaction(staged: StagedFiles) -> None:
-    staged.states[1] = state_record(1, OTHER, 9, "Empty", after(minutes=10, seconds=59))
-
-
-def unproven_the_coordinators_newer_record_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
-    staged.replicated[STATES] = 1
-
-
-def unproven_the_coordinators_word_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
-    staged.replicated[STATES] = 0
-
-
-def unproven_the_outcome_was_decided_early_and_its_marker_late(staged: StagedFiles) -> None:
-    """A record is stamped when it is written; the time in it, when the outcome was decided."""
-    staged.states[:] = [
-        state_record(0, OWNER, 7, "Empty", after(minutes=-2)),
-        state_record(1, OTHER, 9, "Empty", after(minutes=20)),
-        state_record(2, OWNER, 7, "Empty", after(minutes=30), updated=ABORTED_AT),
-    ]
-    staged.replicated[STATES] = 3
-
-
-def unproven_a_newer_record_of_the_id_may_have_been_cleaned_away(staged: StagedFiles) -> None:
-    """The cleaner takes a record that a newer one supersedes; a copy may have that one's segment from before it."""
-    staged.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
-    staged.replicated[STATES] = 6
-    staged.later.append(lambda: write_checkpoint(staged.root, CLEANED, {STATES: 5}))
-
-
-def unproven_the_coordinators_clock_went_back(staged: StagedFiles) -> None:
-    staged.states[1:] = [
-        state_record(1, OTHER, 9, "Empty", after(minutes=90)),
-        state_record(2, OTHER, 9, "Empty", after(minutes=20)),
-    ]
-    staged.replicated[STATES] = 3
-
-
-def unproven_the_clock_of_the_partitions_leader_went_back(staged: StagedFiles) -> None:
-    staged.orders[2:] = [marker(2, 8, after(minutes=13)), marker(3, 9, after(minutes=10))]
-    staged.replicated[ORDERS] = 4
-
-
-def unproven_no_id_owns_the_producer(staged: StagedFiles) -> None:
-    staged.states[1:] = [tombstone(1, OWNER, ABORTED_AT), state_record(2, OTHER, 9, "Empty", after(minutes=20))]
-    staged.replicated[STATES] = 3
-
-
-def unproven_the_end_of_the_partition_is_known_from_a_snapshot_only(staged: StagedFiles) -> None:
-    """The first batches are deleted: the state, not the bytes, shows the transaction."""
-    staged.orders = [marker(9, 8, after(seconds=-2))]
-    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 10, {7: 3}))
-    staged.later.append(lambda: (staged.root / "orders-0" / SEGMENT).rename(staged.root / "orders-0" / f"{9:020}.log"))
+UNPROVEN: Mapping[str, Mapping[str, Any]] = {
+    "nothing follows on the partition": {"orders": ORDERS_LOG[:1]},
+    "only data follows, by a producer's clock": {"orders": ORDERS_LOG[:2]},
+    "the marker is hardly newer than the coordinator's word": {
+        "orders": [*ORDERS_LOG[:2], marker(2, 8, after(seconds=-1))]},
+    "the marker may be a deposed leader's": {"replicated": {ORDERS: 2}},
+    "nobody knows what of the partition is replicated": {"replicated": {ORDERS: None}},
+    "the coordinators' log ends before the transaction": {"states": [OWNERS]},
+    "the coordinators' log is hardly newer than the transaction": {
+        "states": [OWNERS, state_record(1, OTHER, 9, "Empty", after(minutes=10, seconds=59))]},
+    "the coordinator's newer record may be a deposed leader's": {"replicated": {STATES: 1}},
+    "the coordinator's word may be a deposed leader's": {"replicated": {STATES: 0}},
+    # A record is stamped when it is written; the time in it, when the outcome was decided.
+    "the outcome was decided early, and its marker is late": {
+        "states": [state_record(0, OWNER, 7, "Empty", after(minutes=-2)), OTHERS,
+                   state_record(2, OWNER, 7, "Empty", after(minutes=30), updated=ABORTED_AT)]},
+    # The cleaner takes a record that a newer one supersedes; a copy may have that one's segment from before it.
+    "a newer record of the id may have been cleaned away": {
+        "states": [OWNERS, state_record(5, OTHER, 9, "Empty", after(minutes=20))], "later": [cleaned_to_5]},
+    "the coordinator's clock went back": {
+        "states": [OWNERS, *(state_record(n, OTHER, 9, "Empty", after(minutes=at)) for n, at in ((1, 90), (2, 20)))]},
+    "the clock of the partition's leader went back": {
+        "orders": [*ORDERS_LOG[:2], marker(2, 8, after(minutes=13)), marker(3, 9, after(minutes=10))]},
+    "no id owns the producer": {
+        "states": [OWNERS, tombstone(1, OWNER, ABORTED_AT), state_record(2, OTHER, 9, "Empty", after(minutes=20))]},
+    # The first batches are deleted: the state, not the bytes, shows the transaction.
+    "the end of the partition is known from a snapshot only": {
+        "orders": [marker(9, 8, after(seconds=-2))], "replicated": {ORDERS: 3},
+        "later": [has_snapshot(10, 3), begins_at(9)]},
+}  # fmt: skip
 
 
 def test_without_that_proof_the_caller_has_to_assert_a_consistent_copy(tmp_path: Path) -> None:
     lines = list[str]()
-    for name, spoil in spoilers("unproven_"):
-        staged = StagedFiles(tmp_path / name)
-        spoil(staged)
+    for name, case in UNPROVEN.items():
+        staged = StagedFiles(tmp_path / name.replace(" ", "_"), **case)
         missing = only_missing(staged.judge())
         assert WORD in missing
         lines += [name, f"  {missing}"]
@@ -248,116 +224,84 @@ def test_without_that_proof_the_caller_has_to_assert_a_consistent_copy(tmp_path:
     compare("unproven_files.txt", (line.replace(str(tmp_path), "") for line in lines))
 
 
-def incomplete_a_partition_of_the_coordinators_is_missing(staged: StagedFiles) -> None:
-    staged.later.append(lambda: staged.folder(7).rename(staged.root.parent / "elsewhere"))
+def removed(*numbers: int) -> Sequence[Change]:
+    """These partitions of the coordinators were not copied."""
+
+    def remove(root: Path) -> None:
+        for number in numbers:
+            shutil.rmtree(root / f"{STATE_TOPIC}-{number}")
+
+    return [remove]
 
 
-def incomplete_the_last_partitions_of_the_coordinators_are_missing(staged: StagedFiles) -> None:
-    for number in range(40, 50):
-        staged.later.append(partial(staged.folder(number).rename, staged.root.parent / f"gone {number}"))
+def moved(cluster_id: str | None) -> Change:
+    """The log is in another log directory, of this cluster."""
+
+    def move(root: Path) -> None:
+        other = root.parent / "other"
+        if cluster_id is not None:
+            write_root(other, broker_id=2, cluster_id=cluster_id)
+        other.mkdir(exist_ok=True)
+        (root / "orders-0").rename(other / "orders-0")
+        write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3})
+
+    return move
 
 
-def incomplete_a_partition_of_the_coordinators_has_no_segment(staged: StagedFiles) -> None:
-    staged.later.append((staged.folder(7) / SEGMENT).unlink)
-
-
-def incomplete_a_partition_of_the_coordinators_is_damaged(staged: StagedFiles) -> None:
-    staged.later.append(lambda: (staged.folder(7) / SEGMENT).write_bytes(b"\x01" * 100))
-
-
-def incomplete_a_record_of_the_coordinators_does_not_match_its_checksum(staged: StagedFiles) -> None:
-    staged.states[1] = staged.states[1].replace(b"id-", b"ID-")
-
-
-def incomplete_a_record_of_the_coordinators_is_of_a_newer_kafka(staged: StagedFiles) -> None:
-    staged.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30), version=9))
-
-
-def incomplete_ids_lie_where_another_number_of_partitions_puts_them(staged: StagedFiles) -> None:
-    wrong = state_record(0, ids_of(8, 1)[0], 5, "Empty", after())
-    staged.later.append(lambda: write_log(staged.root, f"{STATE_TOPIC}-7", [wrong]))
-
-
-def incomplete_the_log_of_the_partition_has_a_hole(staged: StagedFiles) -> None:
-    staged.orders[2] = marker(3, 8, after(minutes=10))
-    staged.replicated[ORDERS] = 4
-
-
-def incomplete_a_segment_of_the_partition_is_missing(staged: StagedFiles) -> None:
-    later = [data(7, 9, after(minutes=11)), marker(8, 9, after(minutes=12))]
-    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=7))
-    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 7, {7: 0}))
-    staged.replicated[ORDERS] = 9
-
-
-def incomplete_the_log_of_the_partition_is_damaged(staged: StagedFiles) -> None:
-    staged.orders[1] = staged.orders[1].replace(b"value", b"wrong")
-
-
-def incomplete_the_log_of_the_partition_is_damaged_before_the_transaction_and_after(staged: StagedFiles) -> None:
-    """Of the wrong checksums of a piece of the log, only the first one counted, and it is before the transaction."""
-    wrong = [data(offset, 8, after(minutes=offset)).replace(b"value", b"wrong") for offset in (0, 2)]
-    staged.orders = [wrong[0], data(1, 7, after()), wrong[1], marker(3, 8, after(minutes=10))]
-    staged.replicated[ORDERS] = 4
-
-
-def incomplete_the_bytes_end_what_the_snapshot_has_open(staged: StagedFiles) -> None:
-    staged.orders = [data(0, 7, after()), marker(1, 7, after(minutes=1)), marker(2, 8, after(minutes=10))]
-    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 3, {7: 0}))
-
-
-def incomplete_the_bytes_have_another_producer_where_the_snapshot_has_it_start(staged: StagedFiles) -> None:
-    staged.orders[0] = data(0, 6, after())
-    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 3, {7: 0}))
-
-
-def incomplete_the_snapshot_of_a_later_segment_is_missing(staged: StagedFiles) -> None:
-    later = [data(3, 9, after(minutes=11)), marker(4, 9, after(minutes=12))]
-    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=3))
-    staged.replicated[ORDERS] = 5
-
-
-def incomplete_the_files_begin_within_the_log_without_a_snapshot(staged: StagedFiles) -> None:
-    """The transaction may have begun before them."""
-    staged.orders = [data(4, 7, after()), data(5, 8, after(minutes=10)), marker(6, 8, after(minutes=10))]
-    staged.replicated[ORDERS] = 7
-    folder = staged.root / "orders-0"
-    staged.later.append(lambda: (folder / SEGMENT).rename(folder / f"{4:020}.log"))
-
-
-def incomplete_another_id_has_this_producer_id_next(staged: StagedFiles) -> None:
-    staged.states.append(state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7))
-
-
-def incomplete_a_part_of_the_files_is_of_another_cluster(staged: StagedFiles) -> None:
-    """Producer ids count from 0 in every cluster."""
-    other = staged.root.parent / "other"
-    staged.later.append(lambda: write_root(other, broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ"))
-    staged.later.append(lambda: (staged.root / "orders-0").rename(other / "orders-0"))
-    staged.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
-
-
-def incomplete_a_part_of_the_files_is_of_nobody_knows_which_cluster(staged: StagedFiles) -> None:
-    other = staged.root.parent / "other"
-    staged.later.append(lambda: write_log(other, "orders-0", staged.orders))
-    staged.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
-    staged.later.append(lambda: (staged.root / "orders-0").rename(staged.root.parent / "elsewhere"))
-
-
-def incomplete_the_topic_was_created_again(staged: StagedFiles) -> None:
-    for number, root in enumerate((staged.root, staged.replica(*staged.orders))):
-        folder = write_log(root, "orders-0", staged.orders)
+def created_again(root: Path) -> None:
+    """Two brokers have logs of two topics of one name."""
+    other = write_root(root.parent / "other", broker_id=2)
+    write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3})
+    for number, each in enumerate((root, other)):
+        folder = write_log(each, "orders-0", ORDERS_LOG)
         (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {number}4R2yICtSb6sfxKDr3xtSQ")
+
+
+WRONG = [data(offset, 8, after(minutes=offset)).replace(b"value", b"wrong") for offset in range(3)]
+NOT_THERE = state_record(0, ids_of(8, 1)[0], 5, "Empty", after())
+INCOMPLETE: Mapping[str, Mapping[str, Any]] = {
+    "a partition of the coordinators is missing": {"later": removed(7)},
+    "the last partitions of the coordinators are missing": {"later": removed(*range(40, 50))},
+    "a partition of the coordinators has no segment": {
+        "later": [lambda root: (root / f"{STATE_TOPIC}-7" / SEGMENT).unlink()]},
+    "a partition of the coordinators is damaged": {
+        "later": [lambda root: (root / f"{STATE_TOPIC}-7" / SEGMENT).write_bytes(b"\x01" * 100)]},
+    "a record of the coordinators does not match its checksum": {"states": [OWNERS, OTHERS.replace(b"id-", b"ID-")]},
+    "a record of the coordinators is of a newer Kafka": {
+        "states": [OWNERS, OTHERS, state_record(2, OTHER, 9, "Empty", after(minutes=30), version=9)]},
+    "ids lie where another number of partitions puts them": {
+        "later": [lambda root: write_log(root, f"{STATE_TOPIC}-7", [NOT_THERE])]},
+    "the log of the partition has a hole": {"orders": [*ORDERS_LOG[:2], marker(3, 8, after(minutes=10))]},
+    "a segment of the partition is missing": {
+        "replicated": {ORDERS: 9}, "later": [has_segment(7), has_snapshot(7, 0)]},
+    "the log of the partition is damaged": {"orders": [ORDERS_LOG[0], WRONG[1], ORDERS_LOG[2]]},
+    # Of the wrong checksums of a piece of the log, only the first one counted, and it is before the transaction.
+    "the log of the partition is damaged before the transaction and after": {
+        "orders": [WRONG[0], data(1, 7, after()), WRONG[2], marker(3, 8, after(minutes=10))]},
+    "the bytes end what the snapshot has open": {
+        "orders": [ORDERS_LOG[0], marker(1, 7, after(minutes=1)), ORDERS_LOG[2]], "later": [has_snapshot(3, 0)]},
+    "the bytes have another producer where the snapshot has it start": {
+        "orders": [data(0, 6, after()), *ORDERS_LOG[1:]], "later": [has_snapshot(3, 0)]},
+    "the snapshot of a later segment is missing": {"replicated": {ORDERS: 5}, "later": [has_segment(3)]},
+    "the files begin within the log without a snapshot: the transaction may have begun before them": {
+        "orders": [data(4, 7, after()), data(5, 8, after(minutes=10)), marker(6, 8, after(minutes=10))],
+        "later": [begins_at(4)]},
+    "another id has this producer id next": {
+        "states": [OWNERS, OTHERS, state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7)]},
+    # Producer ids count from 0 in every cluster.
+    "a part of the files is of another cluster": {"later": [moved("nuYagfUjSV-QqeIjFMsFWQ")]},
+    "a part of the files is of nobody knows which cluster": {"later": [moved(None)]},
+    "the topic was created again": {"later": [created_again]},
+}  # fmt: skip
 
 
 def test_nothing_is_hanging_in_incomplete_files(tmp_path: Path) -> None:
     """Neither by their content, nor in a copy that is asserted to be consistent."""
     lines = list[str]()
-    for name, spoil in spoilers("incomplete_"):
+    for name, case in INCOMPLETE.items():
         lines.append(name)
         for consistent_copy in (False, True):
-            staged = StagedFiles(tmp_path / f"{name} {consistent_copy}")
-            spoil(staged)
+            staged = StagedFiles(tmp_path / f"{name.replace(' ', '_')}_{consistent_copy}", **case)
             row = staged.judge(consistent_copy=consistent_copy)
             assert row["verdict"] == "unknown", row
             assert "kafka-txn abort" not in row["remedy"]
@@ -372,7 +316,8 @@ def cut(path: Path) -> None:
 def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
     staged.orders.append(data(3, 9, after(minutes=30)))
     staged.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30)))
-    staged.later += [lambda: cut(staged.root / "orders-0" / SEGMENT), lambda: cut(staged.folder() / SEGMENT)]
+    staged.replicated |= {ORDERS: 3, STATES: 2}
+    staged.later += [lambda root: cut(root / "orders-0" / SEGMENT), lambda root: cut(staged.folder() / SEGMENT)]
     assert staged.judge()["verdict"] == "hanging"
     missing = staged.judge(consistent_copy=True)["missing"]
     assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]
@@ -381,25 +326,25 @@ def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles)
 def test_a_checkpoint_beyond_the_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
     """Without its last segment the coordinators' log disowned a live transaction, which was to be aborted."""
     del staged.orders[1:]
-    staged.replicated |= {ORDERS: 1, STATES: 3}
+    staged.replicated[STATES] = 3
     (missing,) = staged.judge(consistent_copy=True)["missing"]
     assert missing == (
         f"a complete {STATE_TOPIC}-33: OFFSETS_LOST: The files end at offset 2, before the high watermark 3 of "
         "replication-offset-checkpoint: the last segment is missing or incomplete"
     )
     staged.replicated |= {ORDERS: 2, STATES: 2}
-    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    staged.write_high_watermarks()
     assert staged.judge(consistent_copy=True)["verdict"] == "unknown"
     staged.replicated[ORDERS] = 1
-    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    staged.write_high_watermarks()
     assert staged.judge(consistent_copy=True)["verdict"] == "hanging"
 
 
 def test_a_lock_that_cannot_be_read_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
     """It was taken for a broker that does not run."""
-    unproven_nothing_follows_on_the_partition(staged)
+    del staged.orders[1:]
     lock = staged.root / ".lock"
-    staged.later.append(lambda: lock.symlink_to(lock))
+    staged.later.append(lambda _: lock.symlink_to(lock))
     assert only_missing(staged.judge(consistent_copy=True)) == (
         f"stopped brokers: whether one runs on {staged.root} is unknown, as .lock cannot be read: "
         f"{os.strerror(errno.ELOOP)}"
@@ -408,7 +353,6 @@ def test_a_lock_that_cannot_be_read_contradicts_an_asserted_consistent_copy(stag
 
 def test_in_a_consistent_copy_only_cleaned_offsets_of_the_coordinator_are_missing(staged: StagedFiles) -> None:
     staged.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
-    staged.replicated[STATES] = 6
     assert (
         f"{STATE_TOPIC}-33 without missing offsets: 0 is followed by 5" in staged.judge(consistent_copy=True)["missing"]
     )
@@ -470,13 +414,14 @@ def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> No
     """One bit of the only open batch, which was no longer transactional, made the partition clear."""
     spoiled = bytearray(data(0, 7, after()))
     spoiled[22] ^= 0x10
-    staged.write(bytes(spoiled), *staged.orders[1:])
+    whole, staged.orders[0] = [*staged.orders], bytes(spoiled)
+    staged.write()
     (row,) = LogDir(staged.root).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
     assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
     (partition,) = LogDir(staged.root).partition_rows(topics=["orders"])
     assert partition["error"] == row["error"], "nor in a table of its state"
-    staged.replica(*staged.orders)
+    staged.replica(*whole)
     replicas = LogDir(staged.root.parent).finding_rows(topics=["orders"])
     assert [each["producer_id"] for each in replicas] == [7], "the intact replica has it open"
 
@@ -507,7 +452,7 @@ def test_what_began_before_a_copy_without_snapshots_may_be_open_beside_what_it_s
 @pytest.mark.parametrize("consistent_copy", [False, True])
 def test_a_log_that_ends_before_its_start_offset_proves_nothing(staged: StagedFiles, consistent_copy: bool) -> None:
     """The checkpoint was copied later: all that the log has was deleted, and it was `hanging` with 0 records held."""
-    staged.later.append(lambda: write_checkpoint(staged.root, "log-start-offset-checkpoint", {ORDERS: 10}))
+    staged.later.append(lambda root: write_checkpoint(root, "log-start-offset-checkpoint", {ORDERS: 10}))
     row = staged.judge(consistent_copy=consistent_copy)
     assert (row["verdict"], row["action"], row["records_held"], row["last_stable_offset"]) == ("unknown",) + (None,) * 3
     partition, *_ = LogDir(staged.root).partition_rows(topics=["orders"])
@@ -563,8 +508,8 @@ def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(sta
     """The leader's replica has a damaged batch, so the follower's was read, which ends before the open transaction."""
     ended = [data(0, 8, after()), marker(1, 8, after())]
     follower = staged.replica(*ended)
-    staged.replicated[ORDERS] = 4
-    staged.write(*ended, b"x" * len(ended[0]), data(3, 7, after(minutes=2)))
+    staged.orders = [*ended, b"x" * len(ended[0]), data(3, 7, after(minutes=2))]
+    staged.write()
     (row,) = LogDir(staged.root, follower).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
     error = "reaches further, to offset 4, and could not be read completely (CORRUPT_BATCH)"

@@ -7,7 +7,7 @@ marker on left-0 is missing. It committed two more on right-0, and of its record
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from tests.sources.log_files import (
 )
 from tests.spark.read_log import plan_read, read
 from toolkit import Cluster, LogDir
+from toolkit.formats.batches import read_header
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
@@ -43,6 +44,15 @@ K = 33
 LEFT, RIGHT, EARLIER = ("left", 0), ("right", 0), ("earlier", 0)
 
 
+FIRST, MARKED = data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=6)
+ABORTED = marker(1, 7, after(seconds=1), epoch=6, commit=False)
+AT_LEFT = [data(0, 7, after(), epoch=5), data(1, 8, after(minutes=1)), marker(2, 8, after(minutes=1))]
+AT_RIGHT = [
+    *(FIRST, MARKED, data(2, 7, after(seconds=2), epoch=6), marker(3, 7, after(seconds=3), epoch=7)),
+    *(data(4, 7, after(seconds=4), epoch=7), marker(5, 7, after(seconds=5), epoch=8)),
+]
+
+
 class SkippedMarker:
     """The files, to be spoiled before they are written."""
 
@@ -50,20 +60,10 @@ class SkippedMarker:
         self.root = write_root(path / "data")
         self.right_root = self.root
         self.state, self.epoch, self.written_at = "CompleteCommit", 8, after(minutes=3)
-        self.logs = {
-            LEFT: [data(0, 7, after(), epoch=5), data(1, 8, after(minutes=1)), marker(2, 8, after(minutes=1))],
-            RIGHT: [
-                data(0, 7, after(), epoch=5),
-                marker(1, 7, after(seconds=1), epoch=6),
-                data(2, 7, after(seconds=2), epoch=6),
-                marker(3, 7, after(seconds=3), epoch=7),
-                data(4, 7, after(seconds=4), epoch=7),
-                marker(5, 7, after(seconds=5), epoch=8),
-            ],
-            # The commit that began epoch 5: the client was of version 2 then.
-            EARLIER: [data(0, 7, after(seconds=-2), epoch=4), marker(1, 7, after(seconds=-1), epoch=5)],
-        }
-        self.replicated = {LEFT: 3, RIGHT: 6, EARLIER: 2, (STATE_TOPIC, K): 21}
+        # The commit that began epoch 5: the client was of version 2 then.
+        earlier = [data(0, 7, after(seconds=-2), epoch=4), marker(1, 7, after(seconds=-1), epoch=5)]
+        self.logs: dict[tuple[str, int], Sequence[bytes] | None] = {LEFT: AT_LEFT, RIGHT: AT_RIGHT, EARLIER: earlier}
+        self.replicated: dict[tuple[str, int], int | None] = {}  # where it is not the end; null if it is not known
         self.before: list[bytes] = []  # records of the id before its last one
 
     def add_earlier_marker(self) -> None:
@@ -72,16 +72,19 @@ class SkippedMarker:
             *(marker(0, 8, after(seconds=-1)), data(1, 7, after(), epoch=5)),
             *(data(2, 8, after(minutes=1)), marker(3, 8, after(minutes=1))),
         ]
-        self.replicated[LEFT] = 4
 
     def finding(self) -> Row:
         """The finding on producer 7; only its partition is selected."""
         last = state_record(20, OWNER, 7, self.state, self.written_at, epoch=self.epoch)
         write_state_topic(self.root, {K: [*self.before, last]})
+        ends: dict[tuple[str, int], int | None] = {(STATE_TOPIC, K): 21}
         for tp, batches in self.logs.items():
-            write_log(self.root if tp == LEFT else self.right_root, "-".join(map(str, tp)), batches)
+            if batches is not None:
+                write_log(self.root if tp == LEFT else self.right_root, "-".join(map(str, tp)), batches)
+                ends[tp] = read_header(batches[-1]).last_offset + 1
+        known = {tp: end for tp, end in {**ends, **self.replicated}.items() if end is not None}
         for root in {self.root, self.right_root}:
-            write_checkpoint(root, HIGH_WATERMARK, self.replicated)
+            write_checkpoint(root, HIGH_WATERMARK, known)
         rows = LogDir(self.root.parent, consistent_copy=True).finding_rows(partitions=[LEFT])
         FINDINGS.arrow(rows)
         (row,) = (row for row in rows if row["producer_id"] == 7)
@@ -102,7 +105,7 @@ def test_a_commit_marker_elsewhere_proves_the_commit(files: SkippedMarker) -> No
 
 
 def test_an_abort_marker_elsewhere_proves_the_abort_if_a_commit_shows_version_2(files: SkippedMarker) -> None:
-    files.logs[RIGHT][1] = marker(1, 7, after(seconds=1), epoch=6, commit=False)
+    files.logs[RIGHT] = [FIRST, ABORTED, *AT_RIGHT[2:]]
     row = files.finding()
     assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "abort", "abort"), row["missing"]
 
@@ -110,84 +113,60 @@ def test_an_abort_marker_elsewhere_proves_the_abort_if_a_commit_shows_version_2(
 def test_a_replica_that_lags_hides_nothing(files: SkippedMarker) -> None:
     """The replica with most of the log is read."""
     lagging = write_root(files.root.parent / "lagging", broker_id=2)
-    write_log(lagging, "right-0", files.logs[RIGHT][:1])
+    write_log(lagging, "right-0", [FIRST])
     write_checkpoint(lagging, HIGH_WATERMARK, {RIGHT: 1})
     assert files.finding()["outcome"] == "commit"
 
 
-def unproven_the_log_elsewhere_is_missing(files: SkippedMarker) -> None:
-    del files.logs[RIGHT]
+UNPROVEN: Mapping[str, Mapping[tuple[str, int], Sequence[bytes] | None]] = {
+    "the log elsewhere is missing": {RIGHT: None},
+    # With version 1, a new instance aborts what the last one left open, with the next epoch.
+    "no commit has raised the epoch": {
+        RIGHT: [FIRST, ABORTED],
+        EARLIER: [data(0, 7, after(seconds=-2), epoch=4), marker(1, 7, after(seconds=-1), epoch=5, commit=False)]},
+    # With version 1, the epoch of the open records is that of many transactions.
+    "the commit has the epoch of its data": {
+        RIGHT: [FIRST, marker(1, 7, after(seconds=1), epoch=5), data(2, 7, after(), epoch=6),
+                marker(3, 7, after(seconds=1), epoch=6)]},
+    # With version 1, a COMMIT of the next instance whose data was at offsets 1 and 2.
+    "data of the next epoch is cleaned away": {RIGHT: [FIRST, marker(3, 7, after(seconds=1), epoch=6)]},
+    # With version 1, a next instance that has added the partition and not written to it.
+    "the commit is of a transaction without data there": {
+        RIGHT: [FIRST, marker(1, 7, after(seconds=1), epoch=5), marker(2, 7, after(seconds=9), epoch=6)]},
+    "the marker has a wrong checksum": {RIGHT: [FIRST, MARKED[:-1] + b"\x7f", *AT_RIGHT[2:]]},
+    # A late batch of a transaction that did not include the partition.
+    "the records are newer than the marker": {
+        LEFT: [marker(0, 8, after(minutes=1)), data(1, 7, after(), epoch=5), marker(2, 8, after(minutes=2))]},
+    # A late batch after that commit, on a partition that has its marker.
+    "the records are of the next transaction": {LEFT: [FIRST, MARKED, data(2, 7, after(seconds=2), epoch=8)]},
+    # A client that went from version 1 to 2 within an epoch.
+    "the records are not the first of their epoch": {
+        LEFT: [data(0, 7, after(), epoch=5, sequence=3), *AT_LEFT[1:]]},
+    "markers contradict each other": {("right", 1): [FIRST, ABORTED]},
+}  # fmt: skip
 
 
-def unproven_no_commit_has_raised_the_epoch(files: SkippedMarker) -> None:
-    """With version 1, a new instance aborts what the last one left open, with the next epoch."""
-    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=6, commit=False)]
-    files.logs[EARLIER][1] = marker(1, 7, after(seconds=-1), epoch=5, commit=False)
-    files.replicated[RIGHT] = 2
+@pytest.mark.parametrize("case", UNPROVEN)
+def test_without_that_marker_the_outcome_is_unknown(files: SkippedMarker, case: str) -> None:
+    files.logs |= UNPROVEN[case]
+    proves_nothing(files)
 
 
-def unproven_the_commit_has_the_epoch_of_its_data(files: SkippedMarker) -> None:
-    """With version 1, the epoch of the open records is that of many transactions."""
-    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=5)]
-    files.logs[RIGHT] += [data(2, 7, after(), epoch=6), marker(3, 7, after(seconds=1), epoch=6)]
-    files.replicated[RIGHT] = 4
-
-
-def unproven_data_of_the_next_epoch_is_cleaned_away(files: SkippedMarker) -> None:
-    """With version 1, a COMMIT of the next instance whose data was at offsets 1 and 2."""
-    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(3, 7, after(seconds=1), epoch=6)]
-    files.replicated[RIGHT] = 4
-
-
-def unproven_the_commit_is_of_a_transaction_without_data_there(files: SkippedMarker) -> None:
-    """With version 1, a next instance that has added the partition and not written to it."""
-    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=5)]
-    files.logs[RIGHT] += [marker(2, 7, after(seconds=9), epoch=6)]
-    files.replicated[RIGHT] = 3
-
-
-def unproven_the_marker_may_be_a_deposed_leaders(files: SkippedMarker) -> None:
-    files.replicated[RIGHT] = 1
-
-
-def unproven_nobody_knows_what_is_replicated_there(files: SkippedMarker) -> None:
-    del files.replicated[RIGHT]
-
-
-def unproven_the_marker_has_a_wrong_checksum(files: SkippedMarker) -> None:
-    files.logs[RIGHT][1] = files.logs[RIGHT][1][:-1] + b"\x7f"
-
-
-def unproven_the_log_elsewhere_is_of_another_cluster(files: SkippedMarker) -> None:
-    """Producer ids count from 0 in every cluster."""
-    files.right_root = write_root(files.root.parent / "other", broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ")
-
-
-def unproven_the_records_are_newer_than_the_marker(files: SkippedMarker) -> None:
-    """A late batch of a transaction that did not include the partition."""
-    files.logs[LEFT] = [marker(0, 8, after(minutes=1)), data(1, 7, after(), epoch=5), marker(2, 8, after(minutes=2))]
-
-
-def unproven_the_records_are_of_the_next_transaction(files: SkippedMarker) -> None:
-    """A late batch after that commit, on a partition that has its marker."""
-    files.logs[LEFT] = [*files.logs[RIGHT][:2], data(2, 7, after(seconds=2), epoch=8)]
-
-
-def unproven_the_records_are_not_the_first_of_their_epoch(files: SkippedMarker) -> None:
-    """A client that went from version 1 to 2 within an epoch."""
-    files.logs[LEFT][0] = data(0, 7, after(), epoch=5, sequence=3)
-
-
-def unproven_markers_contradict_each_other(files: SkippedMarker) -> None:
-    files.logs["right", 1] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=6, commit=False)]
-    files.replicated["right", 1] = 2
-
-
-@pytest.mark.parametrize("spoil", [name for name in globals() if name.startswith("unproven_")])
-def test_without_that_marker_the_outcome_is_unknown(files: SkippedMarker, spoil: str) -> None:
-    globals()[spoil](files)
+def proves_nothing(files: SkippedMarker) -> None:
     row = files.finding()
     assert (row["verdict"], row["outcome"], row["action"]) == ("unknown", "unknown", None), row["reason"]
+
+
+@pytest.mark.parametrize("replicated", [1, None])
+def test_a_marker_that_may_be_a_deposed_leaders_proves_nothing(files: SkippedMarker, replicated: int | None) -> None:
+    files.replicated[RIGHT] = replicated
+    proves_nothing(files)
+
+
+def test_a_marker_of_another_cluster_proves_nothing(files: SkippedMarker) -> None:
+    """Producer ids count from 0 in every cluster."""
+    files.right_root = write_root(files.root.parent / "other", broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ")
+    proves_nothing(files)
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 200, data(1, 8, after(minutes=2))[:-1] + b"\x7f"])
@@ -195,10 +174,8 @@ def test_damage_elsewhere_may_hide_a_marker(files: SkippedMarker, damage: bytes)
     """What could not be read of another partition was taken for nothing found."""
     files.add_earlier_marker()
     files.state, files.epoch, files.written_at = "Empty", 5, after(minutes=-1)
-    files.logs[RIGHT] = [data(0, 8, after(), epoch=5), data(1, 7, after(seconds=1), epoch=5), damage]
-    files.logs[RIGHT] += [data(3, 8, after(minutes=3))]
-    files.replicated[RIGHT] = 4
-    del files.logs[EARLIER], files.replicated[EARLIER]
+    begun = [data(0, 8, after(), epoch=5), data(1, 7, after(seconds=1), epoch=5)]
+    files.logs |= {RIGHT: [*begun, damage, data(3, 8, after(minutes=3))], EARLIER: None}
     row = files.finding()
     assert row["verdict"] == ("unknown" if damage else "hanging")
     assert any("right-0 could not be read" in each for each in row["missing"]) == bool(damage)
@@ -223,12 +200,9 @@ def test_a_marker_beyond_what_is_read_of_a_busy_partition_is_not_known(
     files.state, files.epoch, files.written_at = "Empty", 5, after(minutes=-8)
     others = [data(0, 8, after(minutes=-2)), marker(1, 8, after(minutes=-2))]
     later = [data(3, 8, after(minutes=1)), marker(4, 8, after(minutes=1))]
-    files.logs[LEFT] = [*others, data(2, 7, after(), epoch=5), *later]
-    files.logs[RIGHT] = [data(0, 7, after(minutes=-9), epoch=4), marker(1, 7, after(minutes=-8), epoch=4)]
-    files.logs[RIGHT] += [marker(number, 8, after(seconds=-110)) for number in range(2, 20)]
-    files.logs[RIGHT] += right
-    files.replicated |= {LEFT: 5, RIGHT: 20 + len(right)}
-    del files.logs[EARLIER], files.replicated[EARLIER]
+    ended = [data(0, 7, after(minutes=-9), epoch=4), marker(1, 7, after(minutes=-8), epoch=4)]
+    ended += [marker(number, 8, after(seconds=-110)) for number in range(2, 20)]
+    files.logs = {LEFT: [*others, data(2, 7, after(), epoch=5), *later], RIGHT: [*ended, *right]}
     row = files.finding()
     assert row["verdict"] == verdict, row["missing"]
 
@@ -256,17 +230,16 @@ def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
     files.state, files.epoch, files.written_at = "CompleteCommit", 5, after(minutes=-2)
     files.add_earlier_marker()
     files.logs[RIGHT] = [data(0, 8, after(minutes=-3)), marker(1, 8, after(minutes=-2))]
-    files.replicated[RIGHT] = 2
-    del files.logs[EARLIER], files.replicated[EARLIER]
+    files.logs[EARLIER] = None
     if where == "absent":
-        del files.logs[RIGHT], files.replicated[RIGHT]
+        files.logs[RIGHT] = None
     if where == "large":
         monkeypatch.setattr(observe_files, "MAX_SEARCHED", 1)
     if where == "large and not named":
-        monkeypatch.setattr(observe_files, "MAX_SEARCHED", sum(map(len, files.logs[RIGHT])))
-        files.logs[EARLIER], files.replicated[EARLIER] = [data(0, 8, after())], 1
+        monkeypatch.setattr(observe_files, "MAX_SEARCHED", sum(map(len, files.logs[RIGHT] or ())))
+        files.logs[EARLIER] = [data(0, 8, after())]
     if where == "ends early":
-        files.replicated[RIGHT] += 1
+        files.replicated[RIGHT] = 3
     row = files.finding()
     of_spark = read(*plan_read(files.root.parent, table="findings", subscribe="left", consistentCopy=True)).to_pylist()
     assert [each["missing"] for each in of_spark if each["producer_id"] == 7] == [row["missing"]], "in tasks, too"

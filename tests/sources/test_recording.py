@@ -23,10 +23,8 @@ from tests.process import ROOT, started
 from tests.sources.killed import SCENES
 from tests.sources.recorded import NINE, files, rows_of, sample, take_sample
 from toolkit import Cluster, Recording
-from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis import findings_over_time
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
-from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.exposure import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab import Kafka
@@ -38,7 +36,6 @@ from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinators import longest_timeout_ms
-from toolkit.sources.live.observe import LiveEvidence
 from toolkit.sources.live.partition_log import read_excerpts
 from toolkit.sources.recording.recorder import SampleWriter, resume
 from toolkit.sources.recording.recording import Sample, files_of, read, read_sample, recorded_sample, table_file
@@ -588,65 +585,6 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
         assert evidence[name] == read[name]
     assert "(late-after-commit, torn-transaction)" in evidence["cause"]
     assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
-
-
-def test_what_joins_a_hanging_transaction_has_the_log_read_again(
-    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be of a commit whose marker is missing: what was known of the records before is not known of it."""
-    staged = INCIDENTS["never_added"](kafka)
-    sampled()
-    of(sampled().tables["findings"], staged)
-    topics = topics_read(monkeypatch)
-    sampled()
-    assert staged.topic not in topics
-    owner = TxnProducer(cluster.client, staged.transactional_id)
-    owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
-    owner._sequences[staged.topic, staged.partition] = 1
-    owner.send(staged.topic, staged.partition)
-    row = of(sampled().tables["findings"], staged)
-    assert staged.topic in topics
-    assert (row["verdict"], row["offsets_held"]) == ("hanging", 2)
-
-
-def test_what_was_read_while_a_coordinator_was_away_is_read_again(
-    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broker was killed within a sample, before its log was read: that stayed `unknown` for a minute."""
-    staged = INCIDENTS["never_added"](kafka)
-    sampled()
-
-    def observe(self: Cluster) -> Observation:
-        found = really(self)
-        return replace(found, coverage=replace(found.coverage, gaps=["broker 2 did not answer"]))
-
-    really = Cluster.observe
-    with monkeypatch.context() as away:
-        away.setattr(LiveEvidence, "coordinator_logs", lambda self, cases: iter(()))
-        for answer in (really, observe):
-            away.setattr(Cluster, "observe", answer)
-            row = of(sampled().tables["findings"], staged)
-            assert (row["verdict"], row["outcome"]) == ("unknown", "unknown")
-    sampled()  # with the gaps of the one before
-    row = of(sampled().tables["findings"], staged)
-    assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
-
-
-def test_what_holds_the_lso_next_is_explained_in_the_same_sample(
-    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]
-) -> None:
-    """Its evidence was read while another transaction held the LSO, without groups and times; it was not read again."""
-    first = INCIDENTS["late_after_commit"](kafka)
-    following = INCIDENTS["never_added"](kafka, topic=first.topic)
-    sampled()
-    behind = of(sampled().tables["findings"], following)
-    assert (behind["queue_position"], behind["held_from"], behind["compaction_held"]) == (2, None, None)
-    plan = plan_abort(cluster, of(cluster.finding_rows(topics=[first.topic]), first))
-    plan.execute(confirm=plan.target, recheck_after=0)
-    row = of(sampled().tables["findings"], following)
-    assert (row["queue_position"], row["compaction_held"], row["groups_held"]) == (1, False, [])
-    assert row["held_from"]
-    assert row["cause"] == behind["cause"]
 
 
 def test_late_transactions_name_their_clock(

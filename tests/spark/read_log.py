@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from toolkit import LogDir
 from toolkit.schema import TABLES, Row
 from toolkit.sources.logdir.contents import found_in
 from toolkit.spark.datasources.data_sources import KafkaLog
@@ -38,6 +39,20 @@ def rows(path: Path | str | None, **options: object) -> list[Row]:
     """Plan and read."""
     result: list[Row] = read(*plan_read(path, **options)).to_pylist()
     return result
+
+
+def assert_like_log_dir(
+    path: Path | str | None,
+    table: str,
+    arguments: Mapping[str, Any] = {},
+    *,
+    of: LogDir | None = None,
+    **options: object,
+) -> list[Row]:
+    """The rows of tasks with these options, if they are those of `LogDir` with these arguments."""
+    found = rows(path, table=table, **options)
+    assert_same_rows(found, getattr(LogDir(str(path)) if of is None else of, table)(**arguments), table)
+    return found
 
 
 def listed(path: Path | str) -> list[LogListing]:

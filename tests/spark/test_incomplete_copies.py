@@ -9,9 +9,12 @@ import os
 import pickle
 import shutil
 import tempfile
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -21,7 +24,11 @@ from tests.sources.log_files import (
     CLEANED,
     after,
     data,
+    ids_of,
+    in_epoch,
     marker,
+    state_record,
+    tombstone,
     write_checkpoint,
     write_log,
     write_root,
@@ -33,16 +40,20 @@ from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.schema import LOG_TRANSACTIONS, LSO_HOLDS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.formats.scan import scan
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_HOLDS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.sources.live.broker_client import write_batch
 from toolkit.sources.logdir.contents import FileAssertions
+from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity
-from toolkit.spark.pipeline import run_sources
+from toolkit.spark.pipeline import log_fold, run_sources
 from toolkit.spark.pipeline.history_fold import current_transaction_history
 from toolkit.spark.pipeline.log_fold import LogState, LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.log_states import TRUNCATED, FoldStates, LogPlan, renames
 from toolkit.spark.pipeline.stored_tables import IDS, STATE, StoredState
 
 HISTORY = TRANSACTION_HISTORY.name
+ALL_HOLDS = WorkOptions(min_held_ms=0)
 
 
 @dataclass(slots=True)
@@ -50,6 +61,7 @@ class Tables:
     """What runs over a folder have stored."""
 
     folder: Path
+    options: WorkOptions = ALL_HOLDS
     states: dict[str, StoredState] = field(default_factory=dict)
     stored: list[Row] = field(default_factory=list)
     bytes_read: int = 0
@@ -69,7 +81,7 @@ class Tables:
         for log, plan in plans.items():
             work = LogWork(log=log, listing=files.listings[log], plan=plan, state=self.states.get(log))
             work = pickle.loads(pickle.dumps(work))
-            found = fold_work(work, WorkOptions(min_held_ms=0))
+            found = fold_work(work, self.options)
             folded += [(log, each.table, each.is_final, row) for each in found for row in each.rows.to_pylist()]
         states = FoldStates(store=None, runs=[], run_id=1, before=self.states)  # type: ignore[arg-type]
         states.add([StoredState.of(row) for _, table, _, row in folded if table == STATE.name], files.listings, plans)
@@ -96,15 +108,21 @@ class Tables:
                     self.stored[number] = {**row, "log": new, row["table"]: values}
 
     def rows(self) -> dict[str, list[str]]:
-        """The sorted rows of each table."""
+        """The sorted rows of each table, and the holds of the states."""
         id_states = [state for log, state in self.states.items() if log.endswith(IDS)]
         latest = max((state.latest for state in id_states if state.latest is not None), default=None)
         by_origin = {LogIdentity.of(state.log).origin: latest for state in id_states}
         current = current_transaction_history(STATE.arrow(id_states), latest=by_origin)
-        tables: dict[str, list[Row]] = {name: [] for name in (LOG_TRANSACTIONS.name, LSO_TIMELINE.name, HISTORY)}
+        names = (BATCHES.name, LOG_TRANSACTIONS.name, LSO_TIMELINE.name, HISTORY, LSO_HOLDS.name)
+        tables: dict[str, list[Row]] = {name: [] for name in names}
         for row in self.stored:
             tables[row["table"]].append(row[row["table"]])
         tables[HISTORY] += current.select(TRANSACTION_HISTORY.names).to_pylist()
+        for log, state in self.states.items():
+            if not log.endswith(IDS):
+                tables[LSO_HOLDS.name] += (
+                    LogState.of(state, min_held_ms=self.options.min_held_ms).lso_holds().to_pylist()
+                )
         return {name: sorted(map(repr, found)) for name, found in tables.items()}
 
     @property
@@ -126,16 +144,80 @@ def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
         return bool(values["offset"] > plan.offset)
     if table == HISTORY:
         return bool(values["last_offset"] is not None and values["last_offset"] >= plan.offset)
+    if table == BATCHES.name:
+        return values["base_offset"] is None or values["base_offset"] >= plan.read_from[0]
     if values["marker_offset"] is not None:
         return bool(values["marker_offset"] >= plan.read_from[0])
     return values["first_offset"] is None or values["first_offset"] >= plan.read_from[1]
 
 
-def copy_partly(source: Path, target: Path, random: Random) -> None:
-    """Replace a copy by another one: each segment whole, cut, with zeros or wrong bytes, or not there."""
+def write_random_logs(folder: Path, random: Random) -> Path:
+    """Some transactions of three producers on `orders-0`, in segments, and the records of three ids.
+
+    Batches are missing, by compaction or not, and after some of them there is a new leader.
+    """
+    root, segments = write_root(folder), defaultdict[int, list[bytes]](list)
+    ends, epochs, offset, epoch = [0], {0: 0}, 0, 0
+    for _ in range(random.randint(0, 30)):
+        offset += random.choice([0] * 9 + [2])
+        if random.random() < 0.2:
+            ends.append(offset)
+        if random.random() < 0.05:
+            epoch += 1
+            epochs[epoch] = offset
+        at, producer, kind = after(seconds=random.randint(-9, 60)), random.randint(1, 3), random.random()
+        batch, records = marker(offset, producer, at, commit=kind > 0.3), 1
+        if kind > 0.5:
+            records = random.randint(1, 3)
+            batch = data(offset, producer, at, records=records)
+        elif kind > 0.4:
+            batch = write_batch([(None, b"plain")], timestamp=at, base_offset=offset)
+        segments[ends[-1]].append(in_epoch(batch, epoch))
+        offset += records
+    for base_offset in ends:
+        write_log(root, "orders-0", segments[base_offset], base_offset=base_offset)
+    write_checkpoint(root, CLEANED, {("orders", 0): offset} if random.random() < 0.5 else {})
+    epoch_lines = [f"{each} {first}" for each, first in epochs.items()]
+    (root / "orders-0" / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(epochs)), *epoch_lines, ""]))
+    (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: 4R2yICtSb6sfxKDr3xtSQw")
+    records_of_ids = []
+    for number in range(random.randint(0, 20)):
+        name, at, state = random.choice(ids_of(0, 3)), after(seconds=number), random.choice(STATES)
+        producer, on = random.randint(7, 8), [("orders", 0)] if state == "Ongoing" else []
+        record = state_record(number, name, producer, state, at, epoch=random.randint(0, 2), on=on)
+        records_of_ids.append(in_epoch(record if random.random() < 0.9 else tombstone(number, name, at)))
+    for base_offset, batches in ((0, records_of_ids[:9]), (9, records_of_ids[9:])):
+        write_log(root, f"{STATE_TOPIC}-0", batches, base_offset=base_offset)
+    return root
+
+
+STATES = ["Ongoing"] * 3 + ["PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Empty"]
+
+
+def follow_a_new_leader(root: Path, random: Random) -> None:
+    """The replica loses some of its last batches, and has others of a new leader."""
+    segment, epochs = max((root / "orders-0").glob("*.log")), root / "orders-0" / "leader-epoch-checkpoint"
+    content = segment.read_bytes()
+    kept = scan(content).headers[: random.randint(0, 5)]
+    offset = int(kept["last_offset"][-1]) + 1 if len(kept) else int(segment.stem)
+    batches = [data(offset, 2, after()), marker(offset + 1, random.randint(1, 2), after(seconds=90))]
+    segment.write_bytes(content[: int(kept["size"].sum())] + b"".join(in_epoch(each, 99) for each in batches))
+    lines = [each for each in epochs.read_text().splitlines()[2:] if int(each.split()[1]) < offset]
+    epochs.write_text("\n".join(["0", str(len(lines) + 1), *lines, f"99 {offset}", ""]))
+
+
+def copy_partly(source: Path, target: Path, random: Random, *, is_damaged: bool) -> None:
+    """Replace a copy by another one: each segment whole, cut, with zeros or wrong bytes, or not there.
+
+    One that is not damaged is cut in the last segment of each log, as if the rest had not been written yet.
+    """
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target)
     for log in sorted(target.glob("*/*.log")):
+        if not is_damaged:
+            if log == max(log.parent.glob("*.log")):
+                os.truncate(log, random.randint(0, log.stat().st_size))
+            continue
         size, kind = log.stat().st_size, random.random()
         at = random.randint(0, size)
         if kind < 0.1 and len(list(log.parent.glob("*.log"))) > 1:
@@ -166,34 +248,62 @@ def some_logs(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@fuzzed(4)
-@given(st.randoms(use_true_random=True))
-def test_copies_of_real_logs_in_any_order_give_the_tables_of_one_run(some_logs: Path, random: Random) -> None:
+def check_copies(source: Path, random: Random, change: Callable[[Path, Random], None] = lambda *_: None) -> None:
+    """Incomplete copies, and then the whole of what has changed since, give the tables of one run over that.
+
+    But for the holds after damage, whose bounds may be those of what could be read at first.
+    """
+    is_damaged = random.random() < 0.7
+    options = WorkOptions(min_held_ms=random.choice([0, 20_000]), with_batches=random.random() < 0.7)
     with tempfile.TemporaryDirectory() as path:
-        whole, copy = Tables(Path(path, "logs")), Tables(Path(path, "logs"))
+        whole, copy = Tables(Path(path, "logs"), options), Tables(Path(path, "logs"), options)
         for _ in range(random.randint(1, 3)):
-            copy_partly(some_logs, copy.folder, random)
-            copy.run()
+            copy_partly(source, copy.folder, random, is_damaged=is_damaged)
+            with mock.patch.object(log_fold, "ROWS_AT_ONCE", random.choice([1, 1 << 16])):
+                copy.run()
             assert_like_log_dir(copy)
+        change(source, random)
         shutil.rmtree(copy.folder)
-        shutil.copytree(some_logs, copy.folder)
+        shutil.copytree(source, copy.folder)
         copy.run()
         whole.run()
         actual, expected = copy.rows(), whole.rows()
         for name, found in expected.items():
-            assert actual[name] == found, (name, set(actual[name]) ^ set(found))
+            if name != LSO_HOLDS.name or not is_damaged:
+                assert actual[name] == found, (name, set(actual[name]) ^ set(found))
         copy.run()
         assert copy.bytes_read == 0
-        assert copy.rows() == expected
+        assert copy.rows() == actual
+
+
+@fuzzed(40)
+@given(st.randoms(use_true_random=True))
+def test_copies_of_random_logs_in_any_order_give_the_tables_of_one_run(random: Random) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        source = write_random_logs(Path(path, "source"), random)
+        check_copies(source, random, follow_a_new_leader if random.random() < 0.3 else lambda *_: None)
+
+
+@fuzzed(4)
+@given(st.randoms(use_true_random=True))
+def test_copies_of_real_logs_in_any_order_give_the_tables_of_one_run(some_logs: Path, random: Random) -> None:
+    check_copies(some_logs, random)
 
 
 def assert_like_log_dir(tables: Tables) -> None:
     """A first run has the rows of `toolkit.LogDir`, also of a damaged log."""
-    first = Tables(tables.folder)
+    first = Tables(tables.folder, replace(tables.options, min_held_ms=0))
     first.run()
-    files = LogDir(tables.folder)
+    files, found = LogDir(tables.folder), first.rows()
+    history = spark_table(TRANSACTION_HISTORY.arrow(TRANSACTION_HISTORY.rows(files.transaction_history())))
+    expected = {HISTORY: history.to_pylist()}
     for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
-        assert first.rows()[table.name] == sorted(map(repr, table.rows(frame))), table.name
+        expected[table.name] = table.rows(frame)
+    for name, rows in expected.items():
+        assert found[name] == sorted(map(repr, rows)), name
+    if tables.options.with_batches:
+        intact = [row for row in BATCHES.rows(files.batches(crc=True)) if row["crc_ok"]]
+        assert [row for row in found[BATCHES.name] if "'crc_ok': True" in row] == sorted(map(repr, intact))
 
 
 def test_a_batch_with_a_wrong_checksum_is_damage(tmp_path: Path) -> None:
@@ -296,7 +406,7 @@ def test_two_segments_cut_within_their_first_batches_leave_one_error_each(tmp_pa
 def test_a_segment_that_is_missing_after_what_an_earlier_run_read_is_lost(tmp_path: Path) -> None:
     """A run that continued at the end of a segment went on in the next one: the transaction passed for a commit."""
     root = write_root(tmp_path / "data")
-    in_epoch_0 = [batch[:12] + bytes(4) + batch[16:] for batch in (data(0, 7, after()), marker(5, 7, after()))]
+    in_epoch_0 = [in_epoch(data(0, 7, after())), in_epoch(marker(5, 7, after()))]
     log = write_log(root, "orders-0", in_epoch_0[:1])
     (log / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     whole, tables = Tables(root), Tables(root)
@@ -313,9 +423,8 @@ def test_rows_of_compacted_records_stay_when_the_log_is_read_again(tmp_path: Pat
     root = write_root(tmp_path / "data")
 
     def write(epoch: int, base_offset: int, *batches: bytes) -> Path:
-        of_epoch = [batch[:12] + epoch.to_bytes(4, "big") + batch[16:] for batch in batches]
         (root / "orders-0" / f"{base_offset:020}.log").unlink(missing_ok=True)
-        return write_log(root, "orders-0", of_epoch, base_offset=base_offset)
+        return write_log(root, "orders-0", [in_epoch(each, epoch) for each in batches], base_offset=base_offset)
 
     whole = [data(0, 7, after()), marker(1, 7, after()), data(2, 7, after()), marker(3, 7, after(seconds=90))]
     log = write(0, 0, *whole)
@@ -347,10 +456,11 @@ def test_a_log_is_the_same_once_meta_properties_is_copied_too(tmp_path: Path) ->
         tables = Tables(root)
         (root / "meta.properties").write_bytes(begin)
         tables.run()
-        assert tables.rows() != whole.rows()
+        assert tables.log_transactions != whole.log_transactions
         (root / "meta.properties").write_bytes(properties)
         tables.run()
-        assert tables.rows() == whole.rows()
+        for name in (LOG_TRANSACTIONS.name, LSO_TIMELINE.name):
+            assert tables.rows()[name] == whole.rows()[name]
         assert tables.states.keys() == whole.states.keys()
 
 

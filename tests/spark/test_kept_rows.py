@@ -14,6 +14,7 @@ from tests.sources.log_files import (
     after,
     compact_state_topic,
     data,
+    in_epoch,
     marker,
     state_record,
     write_checkpoint,
@@ -81,7 +82,7 @@ class Broker:
 
     def _append(self, topic: str, base_offset: int, batch: bytes) -> None:
         with (self.root / f"{topic}-0" / f"{base_offset:020}.log").open("ab") as file:
-            file.write(batch[:12] + bytes(4) + batch[16:])  # leader epoch 0
+            file.write(in_epoch(batch))
 
     def compact(self) -> None:
         compact_state_topic(self.root)

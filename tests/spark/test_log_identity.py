@@ -16,6 +16,7 @@ from tests.sources.log_files import (
     SEGMENT,
     after,
     data,
+    in_epoch,
     marker,
     state_record,
     write_checkpoint,
@@ -55,8 +56,7 @@ def write_logs(
             data(2 * number, producer_id, after(seconds=number)),
             marker(2 * number + 1, producer_id, after(seconds=number)),
         ]
-    leader_epoch = bytes(4)
-    write_log(root, "orders-0", [batch[:12] + leader_epoch + batch[16:] for batch in batches])
+    write_log(root, "orders-0", map(in_epoch, batches))
     write_checkpoint(root, CLEANED, {})
     (root / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     if topic_id is not None:

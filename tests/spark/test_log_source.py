@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import gc
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fold, rows
+from tests.spark.read_log import assert_like_log_dir, assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
@@ -66,91 +65,63 @@ def test_every_table_matches_log_dir(history: Path, table: str, max_partition_by
     "table", ["batches", "log_transactions", "lso_timeline", "partitions", "producers", "checkpoints"]
 )
 def test_every_replica_has_its_own_rows(two_brokers: Path, table: str) -> None:
-    actual = rows(two_brokers, table=table, maxPartitionBytes=5000)
-    assert_same_rows(actual, getattr(LogDir(two_brokers), table)(), table)
-    assert {1, 2} <= {row["broker_id"] for row in actual}
+    found = assert_like_log_dir(two_brokers, table, maxPartitionBytes=5000)
+    assert {1, 2} <= {row["broker_id"] for row in found}
 
 
 @pytest.mark.parametrize("options", [{}, {"consistentCopy": True}, {"consistentCopy": True, "minHeld": "50ms"}])
 def test_findings_of_many_tasks_match_those_of_one(two_brokers: Path, options: dict[str, Any]) -> None:
     for path in (two_brokers / "data-1", two_brokers)[bool(options) :]:
-        reader, tasks = plan_read(path, table="findings", maxPartitionBytes=20_000, **options)
-        assert len(tasks) > 1
-        arguments: dict[str, Any] = {"min_held_ms": 50} if "minHeld" in options else {}
-        assert_same_rows(
-            read(reader, tasks).to_pylist(),
-            LogDir(path, consistent_copy="consistentCopy" in options).findings(**arguments),
-            "findings",
-        )
+        arguments = {"min_held_ms": 50} if "minHeld" in options else {}
+        files = LogDir(path, consistent_copy="consistentCopy" in options)
+        assert len(plan_read(path, table="findings", maxPartitionBytes=20_000, **options)[1]) > 1
+        assert_like_log_dir(path, "findings", arguments, of=files, maxPartitionBytes=20_000, **options)
 
 
 def test_a_requested_partition_has_a_finding_even_if_clear(history: Path) -> None:
-    topics = topics_of(history)
-    actual = rows(history, table="findings", subscribe=", ".join(topics), consistentCopy=True, maxPartitionBytes=20_000)
-    assert_same_rows(actual, LogDir(history, consistent_copy=True).findings(topics=topics), "findings")
-    assert {row["topic"] for row in actual} == set(topics)
+    topics, files = topics_of(history), LogDir(history, consistent_copy=True)
+    options = {"subscribe": ", ".join(topics), "consistentCopy": True, "maxPartitionBytes": 20_000}
+    found = assert_like_log_dir(history, "findings", {"topics": topics}, of=files, **options)
+    assert {row["topic"] for row in found} == set(topics)
+
+
+LOG_TABLES = ("batches", "log_transactions", "lso_timeline", "aborted")
 
 
 def test_only_selected_rows_are_read(history: Path) -> None:
     files = LogDir(history)
     topic, *_, other = [topic for topic in topics_of(history) if not topic.startswith("__")]
-    for table in ("batches", "log_transactions", "lso_timeline", "aborted", "segments", "snapshots", "checkpoints"):
-        both = rows(history, table=table, subscribe=f"{topic}, {other}", maxPartitionBytes=1000)
-        assert_same_rows(both, getattr(files, table)(topics=[topic, other]), table)
-        assert_same_rows(
-            rows(history, table=table, subscribe=topic, partitions=0),
-            getattr(files, table)(topics=topic, partitions=0),
-            table,
-        )
-        partitions = [(topic, 0), (other, 0)]
-        options = ",".join(f"{name}-{number}" for name, number in partitions)
-        assert_same_rows(
-            rows(history, table=table, partitions=options), getattr(files, table)(partitions=partitions), table
-        )
-    ids = [row["transactional_id"] for row in files.transaction_rows()][:3]
-    for table in ("transaction_log", "transaction_history", "transactions"):
-        expected = getattr(files, table)(transactional_ids=ids)
-        assert_same_rows(rows(history, table=table, transactionalIds=str(ids)), expected, table)
+    owners = files.transaction_rows()[:3]
+    ids, producer_id = [row["transactional_id"] for row in owners], owners[0]["producer_id"]
     group = next(row["group_id"] for row in TABLES["offsets_log"].rows(files.offsets_log()) if row["group_id"])
-    assert_same_rows(rows(history, table="offsets_log", groups=group), files.offsets_log(groups=[group]), "offsets_log")
-    expected = files.coordinators(transactional_ids=ids, groups=[group])
-    assert_same_rows(
-        rows(history, table="coordinators", transactionalIds=",".join(ids), groups=group), expected, "coordinators"
-    )
-    assert_same_rows(rows(history, table="offsets_log", partitions=3), files.offsets_log(partitions=[3]), "offsets_log")
-    producer_id = files.transaction_rows()[0]["producer_id"]
-    for table in (
-        "batches",
-        "log_transactions",
-        "lso_timeline",
-        "aborted",
-        "transaction_log",
-        "transaction_history",
-        "offsets_log",
-    ):
-        assert_same_rows(
-            rows(history, table=table, producerId=producer_id), getattr(files, table)(producer_id=producer_id), table
-        )
-    expected = files.transactions(producer_ids=[producer_id])
-    assert_same_rows(rows(history, table="transactions", producerId=producer_id), expected, "transactions")
-    assert_same_rows(rows(history, crc=True, maxPartitionBytes=9000), files.batches(crc=True), "batches")
-
-
-def test_ranges_match_log_dir(history: Path) -> None:
-    files = LogDir(history)
+    both = {"subscribe": f"{topic}, {other}", "maxPartitionBytes": 1000}
+    pairs = [(topic, 0), (other, 0)]
+    named = {"partitions": ",".join(f"{name}-{number}" for name, number in pairs)}
+    cases: list[tuple[Sequence[str], Mapping[str, object], dict[str, object]]] = [
+        ((*LOG_TABLES, "segments", "snapshots", "checkpoints"), both, {"topics": [topic, other]}),
+        ((*LOG_TABLES, "segments", "snapshots", "checkpoints"), named, {"partitions": pairs}),
+        ((*LOG_TABLES, "segments", "snapshots", "checkpoints"), {"subscribe": topic, "partitions": 0},
+         {"topics": topic, "partitions": 0}),
+        (("transaction_log", "transaction_history", "transactions"), {"transactionalIds": str(ids)},
+         {"transactional_ids": ids}),
+        (["offsets_log"], {"groups": group}, {"groups": [group]}),
+        (["offsets_log"], {"partitions": 3}, {"partitions": [3]}),
+        (["coordinators"], {"transactionalIds": ",".join(ids), "groups": group},
+         {"transactional_ids": ids, "groups": [group]}),
+        ((*LOG_TABLES, "transaction_log", "transaction_history", "offsets_log"), {"producerId": producer_id},
+         {"producer_id": producer_id}),
+        (["transactions"], {"producerId": producer_id}, {"producer_ids": [producer_id]}),
+        (["batches"], {"crc": True, "maxPartitionBytes": 9000}, {"crc": True}),
+    ]  # fmt: skip
     times = [row["max_timestamp"] for row in TABLES["batches"].rows(files.batches())]
     middle = min(times) + (max(times) - min(times)) / 2
     for start, stop in ((3, 40), (40, None), ("log_start", "lso"), (middle, None)):
-        options = {name: bound for name, bound in (("start", start), ("stop", stop)) if bound is not None}
-        bounds = {"startingOffsets": start, "endingOffsets": stop}
-        bounds = {
-            name: bound.isoformat() if isinstance(bound, dt.datetime) else bound
-            for name, bound in bounds.items()
-            if bound is not None
-        }
-        for table in ("batches", "log_transactions", "lso_timeline", "aborted", "statistics"):
-            actual = rows(history, table=table, maxPartitionBytes=10_000, **bounds)
-            assert_same_rows(actual, getattr(files, table)(**options), table)
+        bounds = {"startingOffsets": middle.isoformat() if start == middle else start, "maxPartitionBytes": 10_000}
+        bounds |= {} if stop is None else {"endingOffsets": stop}
+        cases.append(((*LOG_TABLES, "statistics"), bounds, {"start": start, "stop": stop}))
+    for tables, options, arguments in cases:
+        for table in tables:
+            assert_like_log_dir(history, table, arguments, of=files, **options)
 
 
 def test_spark_reads_the_tables(kafka_log_dir: Any, history: Path) -> None:
@@ -219,27 +190,24 @@ def test_a_schema_selects_columns(kafka_log_dir: Any, history: Path) -> None:
     assert selected.num_rows == len(LogDir(history).batches())
 
 
-def test_errors_reach_the_user_as_one_sentence(kafka_log_dir: Any, history: Path) -> None:
-    for load, expected in (
-        (
-            lambda: kafka_log_dir().option("colour", "red").load(str(history)),
-            "The table batches of kafka_log_dir has no option 'colour'. It has crc, endingOffsets",
-        ),
-        (lambda: kafka_log_dir().load("/no/where").count(), "There is no file or folder /no/where."),
-        (
-            lambda: kafka_log_dir().option("subscribe", "nope").load(str(history)).count(),
-            "contain no partition of topic 'nope'.",
-        ),
-        (
-            lambda: kafka_log_dir().schema("topic int").load(str(history)).count(),
-            "The schema has topic int; the table batches",
-        ),
-    ):
-        with pytest.raises(Exception, match=r"toolkit\.errors") as error:
-            load()  # type: ignore[no-untyped-call]
-        message = str(error.value).partition("JVM stacktrace")[0]
-        assert expected in message
-        assert message.count('File "') == 1, "there is no traceback of the toolkit"
+@pytest.mark.parametrize(
+    ("options", "columns", "expected"),
+    [
+        ({"colour": "red"}, "", "The table batches of kafka_log_dir has no option 'colour'. It has crc, endingOffsets"),
+        ({"path": "/no/where"}, "", "There is no file or folder /no/where."),
+        ({"subscribe": "nope"}, "", "contain no partition of topic 'nope'."),
+        ({}, "topic int", "The schema has topic int; the table batches"),
+    ],
+)
+def test_errors_reach_the_user_as_one_sentence(
+    kafka_log_dir: Any, history: Path, options: dict[str, str], columns: str, expected: str
+) -> None:
+    reader = kafka_log_dir().options(**{"path": str(history)} | options)
+    with pytest.raises(Exception, match=r"toolkit\.errors") as error:
+        (reader.schema(columns) if columns else reader).load().count()
+    message = str(error.value).partition("JVM stacktrace")[0]
+    assert expected in message
+    assert message.count('File "') == 1, "there is no traceback of the toolkit"
 
 
 def test_dump_texts_are_read_completely(kafka: Kafka, tmp_path: Path, history: Path) -> None:
@@ -248,11 +216,9 @@ def test_dump_texts_are_read_completely(kafka: Kafka, tmp_path: Path, history: P
     text.write_text(kafka.run_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(logs[:20])).stdout)
     topic = sorted({row["topic"] for row in TABLES["batches"].rows(LogDir(text).batches())})[0]
     for table in ("batches", "log_transactions", "lso_timeline", "segments", "partitions", "findings"):
-        actual = rows(text, table=table, maxPartitionBytes=1)
-        assert_same_rows(actual, getattr(LogDir(text), table)(), table)
-        assert_same_rows(rows(text, table=table, subscribe=topic), getattr(LogDir(text), table)(topics=[topic]), table)
+        assert_like_log_dir(text, table, maxPartitionBytes=1)
+        assert_like_log_dir(text, table, {"topics": [topic]}, subscribe=topic)
     for table in ("log_transactions", "lso_timeline"):
         assert_same_rows(read_and_fold(text, table), getattr(LogDir(text), table)(), table)
-    both = LogDir(text, history)
     for table in ("batches", "checkpoints"):
-        assert_same_rows(rows(None, paths=f"{text},{history}", table=table), getattr(both, table)(), table)
+        assert_like_log_dir(None, table, of=LogDir(text, history), paths=f"{text},{history}")

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,14 +20,11 @@ from tests.sources.log_files import (
     write_root,
     write_snapshot,
 )
-from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fold, rows
+from tests.spark.read_log import assert_like_log_dir, assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.spark.datasources.log_reader import TAKES
-
-if TYPE_CHECKING:
-    pass
 
 BATCHES = 240
 FIRST_SEGMENT, SECOND_SEGMENT = f"{0:020}.log", f"{479:020}.log"
@@ -71,8 +67,7 @@ def test_damage_is_an_error_row(root: Path) -> None:
     damage(root / "orders-0" / FIRST_SEGMENT, 5000)
     damage(root / "orders-0" / SECOND_SEGMENT, 0)
     for table in ("batches", "log_transactions"):
-        actual = rows(root, table=table, maxPartitionBytes=4000)
-        assert_same_rows(actual, getattr(LogDir(root), table)(), table)
+        actual = assert_like_log_dir(root, table, maxPartitionBytes=4000)
         assert errors(actual).count("CORRUPT_BATCH") == 2
         assert set(errors(actual)) <= {"CORRUPT_BATCH", "OFFSETS_LOST"}, "the transactions that may have ended there"
     assert_same_rows(read_and_fold(root), LogDir(root).log_transactions(), "log_transactions")
@@ -97,9 +92,7 @@ def test_the_modes_behave_as_in_spark(root: Path) -> None:
 def test_failfast_accepts_the_torn_tail_of_a_running_broker(root: Path) -> None:
     with (root / "orders-0" / SECOND_SEGMENT).open("ab") as log:
         log.write(data(958, 1, after())[:70])
-    actual = rows(root, mode="FAILFAST", maxPartitionBytes=4000)
-    assert errors(actual) == ["TORN_TAIL"]
-    assert_same_rows(actual, LogDir(root).batches(), "batches")
+    assert errors(assert_like_log_dir(root, "batches", mode="FAILFAST", maxPartitionBytes=4000)) == ["TORN_TAIL"]
     assert errors(rows(root, mode="FAILFAST", table="log_transactions")) == ["TORN_TAIL"]
     assert set(errors(rows(root, mode="FAILFAST", table="statistics"))) == {"TORN_TAIL"}
     os.truncate(root / "orders-0" / FIRST_SEGMENT, 5000)
@@ -146,20 +139,16 @@ def test_many_small_folders_share_tasks_in_log_order(tmp_path: Path) -> None:
 
 def test_a_folder_with_another_name_is_read_if_its_name_is_not_needed(root: Path) -> None:
     (root / "orders-0").rename(root.parent / "copied")
-    copied_folder = root.parent / "copied"
-    assert_same_rows(rows(copied_folder, maxPartitionBytes=4000), LogDir(copied_folder).batches(), "batches")
-    assert_same_rows(
-        rows(copied_folder / SECOND_SEGMENT, table="log_transactions"),
-        LogDir(copied_folder / SECOND_SEGMENT).log_transactions(),
-        "log_transactions",
-    )
+    copied = root.parent / "copied"
+    assert_like_log_dir(copied, "batches", maxPartitionBytes=4000)
+    assert_like_log_dir(copied / SECOND_SEGMENT, "log_transactions")
     with pytest.raises(UsageError, match="The topic and partition of"):
-        rows(copied_folder, table="partitions")
+        rows(copied, table="partitions")
 
 
 def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
     root = write_root(tmp_path / "data")
-    assert_same_rows(rows(root, table="checkpoints"), LogDir(root).checkpoints(), "checkpoints")
+    assert_like_log_dir(root, "checkpoints")
     for table in TAKES:
         actual = rows(root, table=table)
         assert table in {"checkpoints", "exposure", "statistics"} or not actual

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.sources.log_files import data, marker, write_log, write_root
+from tests.sources.log_files import data, in_epoch, marker, write_log, write_root
 from toolkit.lab import samples
 from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.spark.pipeline import VIEWS, create_views
@@ -42,7 +42,7 @@ def write_logs(folder: Path, *, is_later: bool = False) -> Path:
         batches += [marker(10, 8, at(310)), data(11, 7, at(400)), marker(12, 9, at(410)), marker(13, 9, at(600))]
     for broker in (1, 2):
         root = write_root(folder / str(broker), broker_id=broker)
-        log = write_log(root, "orders-0", [batch[:12] + bytes(4) + batch[16:] for batch in batches])
+        log = write_log(root, "orders-0", map(in_epoch, batches))
         (log / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     return folder
