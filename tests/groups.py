@@ -26,6 +26,7 @@ SLOW = (
     "kills",
     "spark",
     "kept rows",
+    "older tables",
     "history",
     "campaign of streams",
     "campaign of mirror",

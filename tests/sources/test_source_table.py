@@ -18,7 +18,9 @@ from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.lab.lab_source import open_sample
 from toolkit.schema import MISSING_OFFSETS, OFFSET_VISIBILITY, SEGMENTS, Row
-from toolkit.schema.log import LogSegment
+from toolkit.schema.live import Partition
+from toolkit.schema.log import Batch, LogSegment, LogTransaction, PastTransaction
+from toolkit.schema.table import TableRow
 from toolkit.sources import progress_bar as progress_module
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import CLUSTER, SOURCE_TABLES, DeclaredTable, Source, TableArguments, implements, tables_of
@@ -103,6 +105,15 @@ def test_topic_and_partition_are_names_of_arguments_too() -> None:
     for wrong in ({"tpic": "orders"}, {"topic": "orders", "topics": "orders"}):
         with pytest.raises(UsageError, match=r"^Seen\.findings: got an unexpected .* Its arguments: topics, "):
             source.findings(**wrong)
+
+
+@pytest.mark.parametrize("record", [Batch, LogTransaction, PastTransaction, Partition])
+def test_records_are_the_rows_of_the_frame(record: type[TableRow]) -> None:
+    """Tables that are read as Arrow were no records: TypeError: unhashable type."""
+    source = samples.load("long-history").log_dir()
+    found, rows = source.records(record), record.table.rows(getattr(source, record.table.name)())
+    assert found
+    assert record.table.rows(record.table.frame(found)) == rows
 
 
 def test_the_frames_of_offsets_are_their_rows() -> None:

@@ -35,7 +35,6 @@ IDS = {
     "created again": "AAAAAAAAAAAAAAAAAAAAAg",
     STATE_TOPIC: "AAAAAAAAAAAAAAAAAAAAAw",
 }
-pytestmark = pytest.mark.xdist_group("kept rows")
 STAGES = ("Ongoing", "PrepareCommit", "CompleteCommit")
 NAMES = ("log_transactions", "lso_timeline", "transaction_history")
 LOST = {"log_transactions": 1, "lso_timeline": 2}  # rows of the one transaction whose batches compaction has deleted
@@ -101,6 +100,7 @@ def stored(out: Path, name: str) -> set[str]:
     return found
 
 
+@pytest.mark.xdist_group("kept rows")
 @pytest.mark.parametrize("by_jobs", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_rows_that_any_run_has_seen_stay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_jobs: bool
@@ -142,6 +142,7 @@ def test_rows_that_any_run_has_seen_stay(
     check("only the compacted replica of another broker is left, and no leader epoch shows what it has lost")
 
 
+@pytest.mark.xdist_group("older tables")
 def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp_path: Path) -> None:
     """A state table that was older than the others cost 3,288 rows, and made 3,034 wrong, in silence."""
     logs, out, backup = tmp_path / "logs", tmp_path / "out", tmp_path / "backup"
@@ -190,6 +191,7 @@ def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp
     assert not run_on(spark, logs, out).repairs
 
 
+@pytest.mark.xdist_group("older tables")
 def test_findings_and_holds_that_are_older_are_made_again(spark: SparkSession, tmp_path: Path) -> None:
     """Restored, they stayed as they were while nothing was new: what hangs was no row, and a run exited with 0."""
     logs, out, backup = tmp_path / "logs", tmp_path / "out", tmp_path / "backup"
@@ -210,6 +212,7 @@ def test_findings_and_holds_that_are_older_are_made_again(spark: SparkSession, t
     assert not run_on(spark, logs, out).repairs
 
 
+@pytest.mark.xdist_group("older tables")
 @pytest.mark.parametrize(
     "older",
     ["internal/state", *(pytest.param(each, marks=pytest.mark.full) for each in ("log_transactions", "lso_timeline"))],

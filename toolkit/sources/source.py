@@ -436,8 +436,10 @@ class Source:
         NotFound, UsageError
             As `read`.
         """
-        table = record.table
-        return table.in_order(self.read(table.name, TableArguments.of(**arguments)))
+        found = list(self.read(record.table.name, TableArguments.of(**arguments)))
+        if found and not isinstance(found[0], record):
+            found = [each for table in found for each in record.of_table(table)]
+        return record.table.in_order(found)
 
     @source_table(schema.PARTITIONS)
     def partitions(self, *, topics: Topics = None, partitions: Partitions = None, at: Time = None) -> None:
