@@ -35,6 +35,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("transaction_history", "only"): "its rows are filtered by it, not its records",
     ("clocks_apart", "BrokersTime"): "a time that nothing proves",
     ("leads_all", "send_one"): "any broker knows the leaders",
+    ("listed", "replica_logs"): "an all-clear needs the other logs, too",
     ("lso_timeline_tables", "LogFold"): "the log end is known once it is read",
     ("own_findings", "sample_row"): "the newest sample, as at is null",
     ("read", "until"): "each poll has its own time",

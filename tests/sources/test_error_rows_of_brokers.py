@@ -313,7 +313,7 @@ def test_what_is_said_of_named_ids_and_groups() -> None:
     lag = GroupLag(group_id="g", topic="orders", partition=0, committed_offset=7, observed_at=EPOCH)
     said = ['  "a": commit: By its client.', '  "b": transaction: It could not be read. NOT_READ: no']
     assert said_of_ids(ResourceChecks(history=(past, unread))) == said
-    assert said_of_ids(ResourceChecks(group_lag=(lag,))) == ["group g, orders-0: at offset 7, its lag is not known"]
+    assert said_of_ids(ResourceChecks(group_lag=(lag,))) == ['group "g", orders-0: at offset 7, its lag is not known']
 
 
 @pytest.mark.parametrize(("code", "is_incomplete"), [

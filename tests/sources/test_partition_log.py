@@ -18,6 +18,7 @@ from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
+from toolkit.schema.table import Error
 from toolkit.sources.live import partition_log
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinator_logs import read_coordinator_topic, transaction_log_records
@@ -192,6 +193,14 @@ def test_filters_give_the_same_rows_from_the_log(lab: Kafka) -> None:
             "UNKNOWN_DURATION: ids of a shorter duration may be listed, too: the brokers' time is at least "
         )
         busy.end(commit=False)
+
+
+def test_a_timeout_of_the_read_is_an_error_and_no_proof(cluster: Cluster) -> None:
+    TxnProducer(cluster.client, "makes-the-topic").init()
+    log = read(cluster, timeout=0)
+    assert not log.is_complete
+    assert {Error.of(each.error).code for each in log.failures} == {"REQUEST_TIMED_OUT"}
+    assert log.partitions + len(log.failures) == 50
 
 
 def test_the_newest_record_wins_and_matches_the_coordinator(kafka: Kafka, cluster: Cluster) -> None:

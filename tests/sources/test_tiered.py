@@ -91,6 +91,12 @@ def test_offsets_show_what_is_in_remote_storage(tiered: TieredTopics) -> None:
     assert (state["local_log_start_offset"], state["latest_tiered_offset"]) == (state["log_start_offset"], None)
 
 
+def test_the_hanging_transaction_is_found_and_no_other(tiered: TieredTopics) -> None:
+    [row] = tiered.cluster.finding_rows(recheck_after=1)
+    assert (row["topic"], row["verdict"], row["outcome"]) == (HELD, "hanging", "undecided")
+    assert row["start_offset"] == tiered.start
+
+
 def test_a_live_log_is_read_through_remote_storage(tiered: TieredTopics) -> None:
     for topic in (HELD, HEALTHY):
         found = tiered.cluster.log_transaction_rows(topics=[topic])
@@ -125,6 +131,16 @@ def test_a_transaction_index_that_cannot_be_read_has_its_own_symptom(tiered: Tie
     assert toolkit.explain(line).symptoms == ("remote-storage-read",)
     [row] = tiered.cluster.finding_rows(topics=[UNREADABLE])
     assert row["verdict"] == "clear"
+
+
+def test_a_transaction_index_that_is_gone_hides_an_abort(tiered: TieredTopics) -> None:
+    """Kafka takes it for a segment without aborted transactions; hence the warning of the symptom."""
+    visible = [*COMMITTED, *range(ABORTED[-1] + 2, ABORTED[-1] + 22)]
+    assert poll(tiered.kafka, HEALTHY, count=len(visible))[0] == visible
+    for index in files_of(tiered, NO_INDEX, ".txnindex"):
+        index.unlink()
+    offsets, _ = poll(tiered.kafka, NO_INDEX, count=len(visible) + len(ABORTED))
+    assert {*ABORTED} < {*offsets}
 
 
 def test_files_of_the_broker_and_of_remote_storage(tiered: TieredTopics, tmp_path: Path) -> None:

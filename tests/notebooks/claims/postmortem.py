@@ -20,6 +20,6 @@ def saved(opened: Any, page: Any, redacted: Any) -> None:
         assert f"topic-1-{place}" in redacted.markdown
         assert topic not in redacted.markdown
     if opened.kafka:
-        assert f"Consumer group {opened.group} waited." in page.summary[1]
+        assert f'Consumer group "{opened.group}" waited.' in page.summary[1]
         assert "No commit includes these records." in page.markdown
         assert "LSO before" in page.markdown, "the audit trail"
