@@ -245,9 +245,6 @@ class ObservationTime(TableRow):
     next_complete_at: Annotated[dt.datetime | None, "When the next sample that has all was due; null for none."] = None
 
 
-"""Samples in order, without failed ones."""
-
-
 INTENT, OUTCOME, REFUSED = "intent", "outcome", "refused"  # steps
 
 
