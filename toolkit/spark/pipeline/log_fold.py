@@ -165,6 +165,7 @@ class LogState:
         """Past and present holds of the LSO with the records they blocked: rows of `LSO_HOLDS`."""
         rows = []
         for row in self._settled().to_pylist():
+            row["broker_id"] = self.where.broker_id  # it may be known since
             if row["marker_offset"] is None:
                 row["log_end_offset"] = self.log_end_offset
                 before = None if row["truncated"] else self.before.get(row["first_offset"])
