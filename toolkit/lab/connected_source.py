@@ -133,9 +133,9 @@ class ConnectedSource:
         """The sources of the incident: log directory, recording, or both; else the running cluster."""
         if self._files is None:
             return [self.source]
-        recording = self.source if isinstance(self.source, Recording) else self.temporary() / "recording"
-        if isinstance(recording, Recording):
-            return [self.log_dir(), recording]
+        if isinstance(self.source, Recording):
+            return [self.log_dir(), self.source]
+        recording = self.temporary() / "recording"
         return [self.log_dir(), *([Recording(recording)] if is_recording(recording) else [])]
 
     def close(self) -> None:

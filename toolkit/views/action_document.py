@@ -211,7 +211,7 @@ def _of_marker(plan: Plan, audit: Audit | None) -> Iterator[str]:
     yield _lso(impact)
     if impact.next_start_offset is not None:
         yield f"then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
-    yield groups_text(impact.groups)
+    yield continuing_groups(impact.groups)
     if txn.basis.transactional_id is not None:  # the protocol has no conditional marker
         yield (
             f'if a client with transaction version 1 begins again as "{txn.basis.transactional_id}" on this partition '
@@ -227,7 +227,7 @@ def _lso(impact: MarkerImpact) -> str:
     return f"the LSO stays at {now}" if then == now else f"the LSO goes from {now} to {then}"
 
 
-def groups_text(groups: Sequence[str] | None) -> str:
+def continuing_groups(groups: Sequence[str] | None) -> str:
     """Which groups continue."""
     return f"groups that continue: {'not known' if groups is None else _quoted(groups) or 'none'}"
 
@@ -335,7 +335,7 @@ def _list_parts(plan: PlanList, intro: str, *, saves: bool) -> Iterator[Part]:
         known = [each.groups for each in impacts if each.groups is not None]
         groups = sorted({group for of_one in known for group in of_one}) if len(known) == len(impacts) else None
         yield Paragraph(f"{intro} Abort markers would end {plan.target}:")
-        yield Bullets((f"{least}{records} in them are never read", groups_text(groups)))
+        yield Bullets((f"{least}{records} in them are never read", continuing_groups(groups)))
         yield Section(title=f"All {plan.target}", parts=(Bullets(tuple(_each_of(plan))),), is_folded=True)
     if left_out:
         yield Section(title=f"{len(left_out)} left out", parts=(Fields(left_out),), is_folded=True)
@@ -362,7 +362,7 @@ def _each_of(plan: PlanList) -> Iterator[Sentence]:
         )
         yield from (f"{each.target}: {text}" for text in each.warnings)
         if impact.groups:
-            yield f"{each.target}: {groups_text(impact.groups)}"
+            yield f"{each.target}: {continuing_groups(impact.groups)}"
 
 
 def list_result(plan: PlanList, done: ListResult) -> Iterator[str]:

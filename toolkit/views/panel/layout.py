@@ -205,7 +205,7 @@ def picture(
     tables: dict[str, Any] = {"log_transactions": []}
     for what, kind, arguments in reads:
         try:
-            tables[kind.table.name] = records_of(getattr(cluster, kind.table.name)(**arguments), kind)
+            tables[kind.table.name] = cluster.records(kind, **arguments)
         except ToolkitError as error:
             problems.append(f"{what} could not be read: {error}")
     errors = [each.error for name in ("log_transactions", "lso_timeline") for each in tables.get(name, ())]
