@@ -245,6 +245,18 @@ def test_folders_that_were_not_read_are_named(root: Path) -> None:
     locked.chmod(0o755)
 
 
+def test_other_folders_of_a_log_directory_are_read(root: Path) -> None:
+    """orders-1, renamed beside checkpoints, and a broker copied into another's copy were no part of the answer."""
+    write_log(root, "orders-1.bak", ORDERS)
+    write_log(write_root(root / "broker-2", broker_id=2), "payments-0", ORDERS)
+    write_log(root / "remote-log-index-cache", "", ORDERS)
+    files = LogDir(root)
+    assert ("payments", 0) in {log.where.tp for log in files.contents().logs}
+    (row,) = (row for row in files.finding_rows() if row["topic"] is None)
+    assert row["verdict"] == "unknown"
+    assert [each.partition(": ")[0] for each in row["missing"]] == [str(root / "orders-1.bak")]
+
+
 @pytest.mark.parametrize("left", [(), ("partition.metadata",), (f"{0:020}.index", f"{0:020}.timeindex")])
 def test_a_folder_without_segments_is_a_partition_that_was_not_read(tmp_path: Path, left: tuple[str, ...]) -> None:
     """Outside of a log directory, as a copy of some folders, it was ignored."""

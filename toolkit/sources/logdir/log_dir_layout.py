@@ -32,6 +32,7 @@ IN_ROOTS = {*CHECKPOINT_NAMES} - {*IN_PARTITIONS}
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
+REMOTE_INDEX_CACHE = "remote-log-index-cache"  # the only folder of a log directory that is no partition's
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
 UNNAMED = None, None, None, None  # for a folder that no broker names so
@@ -179,9 +180,12 @@ class _PathSearch:
         if names & IN_ROOTS:
             root = self._root(path)
             self.found += 1
-            for entry in entries:
-                if not _is_file(entry) and parse_folder_name(entry.name):
+            folders = [entry for entry in entries if not _is_file(entry) and entry.name != REMOTE_INDEX_CACHE]
+            for entry in folders:
+                if parse_folder_name(entry.name):
                     self._partition(path / entry.name, root)
+            # A broker refuses to start on any other folder, so whoever copied these put it there.
+            self._below(path, [entry for entry in folders if not parse_folder_name(entry.name)], levels)
         elif any(_is_of_a_log(name) for name in names) or (parse_folder_name(path.name) and all(map(_is_left, names))):
             self._partition(path, self._root(path.absolute().parent))
         else:
