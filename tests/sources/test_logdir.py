@@ -245,16 +245,25 @@ def test_folders_that_were_not_read_are_named(root: Path) -> None:
     locked.chmod(0o755)
 
 
-def test_other_folders_of_a_log_directory_are_read(root: Path) -> None:
+def test_other_folders_of_a_log_directory_are_searched(root: Path) -> None:
     """orders-1, renamed beside checkpoints, and a broker copied into another's copy were no part of the answer."""
+    for name in ("remote-log-index-cache", "lost+found", "cache/tier"):
+        (root / name).mkdir(parents=True)
+        (root / name / "0_KC6WHIOKRcSiDvKs5ydVqA.index").touch()
+    (root / "lost+found").chmod(0)
+    with unprivileged():
+        assert all(row["topic"] for row in LogDir(root).finding_rows())
+    (root / "lost+found").chmod(0o755)
     write_log(root, "orders-1.bak", ORDERS)
-    write_log(write_root(root / "broker-2", broker_id=2), "payments-0", ORDERS)
-    write_log(root / "remote-log-index-cache", "", ORDERS)
+    write_log(write_root(root / "copied", broker_id=2), "payments-0", ORDERS)
     files = LogDir(root)
     assert ("payments", 0) in {log.where.tp for log in files.contents().logs}
     (row,) = (row for row in files.finding_rows() if row["topic"] is None)
     assert row["verdict"] == "unknown"
-    assert [each.partition(": ")[0] for each in row["missing"]] == [str(root / "orders-1.bak")]
+    assert [each.partition(". ")[0] for each in row["missing"]] == [
+        f"{root / 'orders-1.bak'}: UNNAMED: its folder is not named as brokers name it (topic-partition), so its "
+        "partition is unknown."
+    ]
 
 
 @pytest.mark.parametrize("left", [(), ("partition.metadata",), (f"{0:020}.index", f"{0:020}.timeindex")])

@@ -32,7 +32,7 @@ IN_ROOTS = {*CHECKPOINT_NAMES} - {*IN_PARTITIONS}
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
-REMOTE_INDEX_CACHE = "remote-log-index-cache"  # the only folder of a log directory that is no partition's
+NO_PARTITIONS = {"lost+found", "remote-log-index-cache"}  # folders that file systems and brokers make beside them
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
 UNNAMED = None, None, None, None  # for a folder that no broker names so
@@ -180,12 +180,13 @@ class _PathSearch:
         if names & IN_ROOTS:
             root = self._root(path)
             self.found += 1
-            folders = [entry for entry in entries if not _is_file(entry) and entry.name != REMOTE_INDEX_CACHE]
-            for entry in folders:
-                if parse_folder_name(entry.name):
+            others = []  # a broker refuses to start beside them: they were renamed, or put there since
+            for entry in entries:
+                if parse_folder_name(entry.name) and not _is_file(entry):
                     self._partition(path / entry.name, root)
-            # A broker refuses to start on any other folder, so whoever copied these put it there.
-            self._below(path, [entry for entry in folders if not parse_folder_name(entry.name)], levels)
+                elif not _is_file(entry):
+                    others.append(entry)
+            self._below(path, others, levels)
         elif any(_is_of_a_log(name) for name in names) or (parse_folder_name(path.name) and all(map(_is_left, names))):
             self._partition(path, self._root(path.absolute().parent))
         else:
@@ -200,7 +201,7 @@ class _PathSearch:
                     self._text(below)
                 elif kind.startswith("UNREADABLE:"):
                     self.left_out[real_path(below)] = SkippedFile(below, kind)
-            elif entry.name != "lost+found" and (real := real_path(below)) not in self.walked:
+            elif entry.name not in NO_PARTITIONS and (real := real_path(below)) not in self.walked:
                 self.walked.add(real)
                 if not levels:
                     self.left_out[real_path(path)] = SkippedFile(path, TOO_DEEP)
