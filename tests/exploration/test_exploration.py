@@ -30,6 +30,7 @@ UNREACHED = {
     "the log has another producer's batch": "the model's producer state follows from its log",
     "the log has its marker, the producer state has not": "the same", "it has ended": "only recordings see that",
     "began during the copy": "the model has no files; tests/sources/test_log_dir_copy.py has one",
+    "an older copy of its coordinator's log": "the same; tests/sources/test_logdir_consistency.py",
     "an epoch is missing": "all answers of the model have one",
     "not described": "no right hides one id alone from DescribeTransactions",
     "PrepareEpochFence": "a coordinator never logs or shows it", "PrepareEpochFence for long": "the same",

@@ -390,6 +390,58 @@ def test_a_live_transaction_is_ongoing_and_not_overdue_by_the_age_of_a_copy(stag
     assert "as of 2026-11-21 12:10:00 UTC, by the newest marker in orders-0" in row["reason"]
 
 
+@pytest.mark.parametrize(
+    ("last", "as_of", "of_both", "of_another"),
+    [
+        (marker(1, 7, after(seconds=5)), after(minutes=30), "unknown", "overdue"),
+        (marker(1, 7, after(), epoch=1), after(minutes=30), "unknown", "overdue"),  # a fence raises the epoch
+        (marker(1, 7, after(seconds=5)), after(seconds=8), "ongoing", "ongoing"),  # it ended after the copy
+        (marker(1, 7, after(seconds=-5)), after(minutes=30), "overdue", "overdue"),  # of its transaction before
+    ],
+    ids=["ended", "fenced", "ended since", "ended before"],
+)
+def test_an_older_copy_of_the_coordinators_makes_nothing_overdue(
+    tmp_path: Path, last: bytes, as_of: dt.datetime, of_both: str, of_another: str
+) -> None:
+    """A follower that lags had open what had ended: it was overdue by the time of the copy, to be fenced.
+
+    Nor does that copy show that another id is overdue, which no marker contradicts.
+    """
+    write_owners(tmp_path)
+    write_log(tmp_path, "orders-0", [data(0, 7, after()), last])
+    rows = {row["producer_id"]: row for row in LogDir(tmp_path, as_of=as_of).finding_rows()}
+    found = {producer_id: row["verdict"] for producer_id, row in rows.items()}
+    assert found == {7: of_both, 8: of_both, 9: of_another}
+    if of_both == "unknown":
+        assert rows[7]["action"] is rows[8]["action"] is None
+        (missing,) = rows[8]["missing"]
+        assert "__transaction_state-33 that is complete up to 2026-11-21 12:30:00 UTC" in missing
+        assert f'"{OWNER}" is Ongoing in this one since 2026-11-21 12:00:00 UTC, and orders-0 has the marker' in missing
+        (until,) = (each["value"] for each in rows[8]["evidence"] if each["name"] == "proven_until")
+        assert until == "2026-11-21 12:00:00 UTC, by the newest record of the id"
+
+
+def test_lost_offsets_do_not_make_the_coordinators_copy_an_older_one(tmp_path: Path) -> None:
+    """What was open before them is not known to be open, and its last batch is no marker: it has a client's time."""
+    write_owners(tmp_path)
+    write_log(tmp_path, "orders-0", [data(0, 7, after(seconds=5)), data(9, 6, after(seconds=5))])
+    write_checkpoint(tmp_path, CLEANED, {})
+    found = {row["producer_id"]: row["verdict"] for row in LogDir(tmp_path, as_of=after(minutes=30)).finding_rows()}
+    assert (found[7], found[8], found[9]) == ("unknown", "overdue", "overdue")
+
+
+def write_owners(root: Path) -> None:
+    """A log directory in which two ids of one coordinator, and one of another, have a transaction open since noon."""
+    write_root(root)
+    (another,) = ids_of(K + 1, 1)
+    first = state_record(0, OWNER, 7, "Ongoing", after(), on=[ORDERS])
+    second = state_record(1, OTHER, 8, "Ongoing", after(), on=[("paid", 0)])
+    third = state_record(0, another, 9, "Ongoing", after(), on=[("paid", 0)])
+    write_state_topic(root, {K: [first, second], K + 1: [third]})
+    write_log(root, "paid-0", [data(0, 8, after(seconds=5)), data(1, 9, after(seconds=5))])
+    write_checkpoint(root, HIGH_WATERMARK, {ORDERS: 10, ("paid", 0): 2, STATES: 2, (STATE_TOPIC, K + 1): 1})
+
+
 def test_a_damaged_time_makes_nothing_overdue(staged: StagedFiles) -> None:
     """One bit of the newest record of the coordinator's log, whose checksum is wrong, was nine years later."""
     staged.states[0] = state_record(0, OWNER, 7, "Ongoing", after(minutes=-1), on=[ORDERS])

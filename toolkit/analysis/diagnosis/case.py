@@ -199,7 +199,8 @@ class Case:
         if owner is None or owner.txn_state_partition is None or not self.observation.from_files:
             return None
         both = TopicPartition(STATE_TOPIC, owner.txn_state_partition), self.tp
-        found = [each for key in both if (each := self.observation.as_of.get(key)) is not None]
+        known = (self.observation.as_of.get(key) for key in both)
+        found = [each for each in known if each is not None and each.contradiction is None]
         if not found and owner.last_update_time is not None:
             return AsOf(owner.last_update_time, "the newest record of the id")
         return max(found, key=lambda each: each.time, default=None)

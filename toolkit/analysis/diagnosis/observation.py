@@ -178,6 +178,7 @@ class AsOf:
 
     time: dt.datetime  # the time, by a clock of the brokers, of the machine that copied, or as the caller asserts
     proof: str  # what proves it
+    contradiction: str | None = None  # what shows that a copy of ``__transaction_state`` is older; null if nothing does
 
 
 @dataclass(frozen=True, slots=True)

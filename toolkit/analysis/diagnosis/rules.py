@@ -33,13 +33,14 @@ from toolkit.analysis.diagnosis.decision import (
 from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
 from toolkit.analysis.diagnosis.observation import TIMEOUT_GRACE, age_verdict, is_overdue
 from toolkit.analysis.transaction_history import LAST_EPOCH
-from toolkit.analysis.transaction_owners import PREPARE_GRACE, may_be_flinks
+from toolkit.analysis.transaction_owners import OPEN_STATES, PREPARE_GRACE, may_be_flinks
 from toolkit.command_line import command_line
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import CLOCKS_DIFFER, duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.recorded import ActionClaim
+from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ def _state_since(e: Case) -> dt.timedelta:
 
 def _is_live(e: Case) -> bool:
     return e.state == "Ongoing" and e.epoch == e.owner_epoch and e.listed
+
+
+def _contradiction(e: Case) -> str | None:
+    """What shows that the files of its coordinator are older than the time up to which they are to be complete."""
+    number = _owner(e).txn_state_partition if e.listed and e.state in OPEN_STATES else None
+    known = None if number is None else e.observation.as_of.get(TopicPartition(STATE_TOPIC, number))
+    return None if known is None else known.contradiction
 
 
 def _may_have_committed(e: Case) -> bool:
@@ -380,6 +388,12 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         applies=lambda e: e.owner is not None and bool(e.owner.error),
         why=lambda e: f'Transactional id "{e.transactional_id}" could not be described.',
         needs=lambda e: (f'the state of "{e.transactional_id}": {_owner(e).error}',),
+    ),
+    _unknown(
+        name="an older copy of its coordinator's log",
+        applies=lambda e: _contradiction(e) is not None,
+        why=lambda e: f"{_says(e)} in a copy that is older than the others, so it may have ended since.",
+        needs=lambda e: (_contradiction(e) or "",),
     ),
     *_ending_rules("PrepareCommit", COMMIT),
     *_ending_rules("PrepareAbort", ABORT),

@@ -33,7 +33,7 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,8 +44,8 @@ from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import utc
-from toolkit.schema.durations import duration
-from toolkit.schema.live import Transaction
+from toolkit.schema.durations import CLOCKS_DIFFER, duration
+from toolkit.schema.live import Producer, Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, TransactionLogPartition, read_state_topic
@@ -230,6 +230,36 @@ ASSERTED = ", in files that are asserted to be consistent (--consistent-copy)"
 END = 1 << 62  # an offset behind every log
 
 
+def _contradictions(
+    state_topic: StateTopic, producers: Iterable[Producer], as_of: Mapping[TopicPartition, AsOf]
+) -> Iterator[tuple[TopicPartition, str]]:
+    """Copies of ``__transaction_state`` that are older than `as_of` says: what is open in them has a marker before.
+
+    The marker of a producer's earlier transaction is older than the record that its next one is open; a clock that is
+    ahead makes an answer unknown at most.
+    """
+    opened = {
+        event.producer_id: (TopicPartition(STATE_TOPIC, number), event)
+        for number, partition in state_topic.partitions.items()
+        for event in partition.newest.values()
+        if event.state == "Ongoing"
+    }
+    for each in producers:
+        if each.producer_id not in opened or each.current_txn_start_offset is not None:
+            continue
+        tp, event = opened[each.producer_id]
+        known, ended, since = as_of.get(tp), each.last_timestamp, event.timestamp  # its last batch is a marker
+        if known is None or ended is None or since is None or ended > known.time - CLOCKS_DIFFER:
+            continue
+        is_raised = (each.producer_epoch or 0) > (event.producer_epoch or 0)
+        if is_raised or (ended > since and each.tp in (event.topic_partitions or ())):
+            yield (
+                tp,
+                f'a copy of {tp} that is complete up to {at(known.time)}, {known.proof}: "{event.transactional_id}" is '
+                f"Ongoing in this one since {at(since)}, and {each.tp} has the marker of {at(ended)} that ended it",
+            )
+
+
 class CopyProof:
     """What the order of a copy proves: up to when the coordinators' log is complete, and what was open all the while.
 
@@ -243,11 +273,11 @@ class CopyProof:
         self._current: dict[LogDirRoot, Collection[TopicPartition]] = {}
 
     def as_of(
-        self, state_topic: StateTopic, states: Mapping[TopicPartition, ReplicaState]
+        self, state_topic: StateTopic, states: Mapping[TopicPartition, ReplicaState], producers: Iterable[Producer] = ()
     ) -> Mapping[TopicPartition, AsOf]:
         """The time up to which partitions are proven to be complete, as `Observation.as_of`.
 
-        `states`: the observed partitions.
+        `states`, `producers`: the observed partitions, and the producers of those that could be read.
         """
         is_consistent = self._contents.assertions.consistent_copy
         newest = self._newest_time(state_topic) if is_consistent else None
@@ -259,6 +289,8 @@ class CopyProof:
             times = self._times(partition, newest)
             if latest := max(times, key=lambda each: each.time, default=None):
                 found[TopicPartition(STATE_TOPIC, number)] = latest
+        for tp, contradiction in _contradictions(state_topic, producers, found):
+            found[tp] = replace(found[tp], contradiction=contradiction)
         return found
 
     def _times(self, partition: TransactionLogPartition, newest: dt.datetime | None) -> Iterator[AsOf]:

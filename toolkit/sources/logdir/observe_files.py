@@ -132,13 +132,13 @@ def observe_files(
     state_topic = read_state_topic(contents)
     states = {tp: found[0] for tp, found in replicas.items()}
     proof = CopyProof(contents)
-    as_of = proof.as_of(state_topic, states)
+    producers = [each for state in states.values() for each in producers_of(state) if not each.error]
+    as_of = proof.as_of(state_topic, states, (each for each in producers if states[each.tp].error is None))
     of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
     observed_at = max(of_coordinators or [state.observed_at for state in states.values()], default=contents.taken_at)
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
         replace(partition_of(state), leader=state.log.where.broker_id, error=state.error) for state in states.values()
     ]
-    producers = [each for state in states.values() for each in producers_of(state) if not each.error]
     transactions = state_topic.transactions(as_of, observed_at=observed_at)
     observation = Observation(
         partitions=partitions,
