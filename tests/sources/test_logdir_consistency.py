@@ -424,8 +424,8 @@ def test_an_older_copy_of_the_coordinators_makes_nothing_overdue(
 def test_lost_offsets_do_not_make_the_coordinators_copy_an_older_one(tmp_path: Path) -> None:
     """What was open before them is not known to be open, and its last batch is no marker: it has a client's time."""
     write_owners(tmp_path)
-    write_log(tmp_path, "orders-0", [data(0, 7, after(seconds=5)), data(9, 6, after(seconds=5))])
-    write_checkpoint(tmp_path, CLEANED, {})
+    write_log(tmp_path, "orders-0", [data(0, 7, after(seconds=5))])
+    write_log(tmp_path, "orders-0", [data(9, 6, after(seconds=5))], base_offset=9)
     found = {row["producer_id"]: row["verdict"] for row in LogDir(tmp_path, as_of=after(minutes=30)).finding_rows()}
     assert (found[7], found[8], found[9]) == ("unknown", "overdue", "overdue")
 
