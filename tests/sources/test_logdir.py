@@ -250,10 +250,13 @@ def test_other_folders_of_a_log_directory_are_searched(root: Path) -> None:
     for name in ("remote-log-index-cache", "lost+found", "cache/tier"):
         (root / name).mkdir(parents=True)
         (root / name / "0_KC6WHIOKRcSiDvKs5ydVqA.index").touch()
-    (root / "lost+found").chmod(0)
+    closed = root / "remote-log-index-cache", root / "lost+found"
+    for folder in closed:
+        folder.chmod(0)
     with unprivileged():
         assert all(row["topic"] for row in LogDir(root).finding_rows())
-    (root / "lost+found").chmod(0o755)
+    for folder in closed:
+        folder.chmod(0o755)
     write_log(root, "orders-1.bak", ORDERS)
     write_log(write_root(root / "copied", broker_id=2), "payments-0", ORDERS)
     files = LogDir(root)

@@ -95,6 +95,14 @@ def test_what_was_not_read_hides_no_line_of_what_has_something_to_do() -> None:
     assert first.split()[0] == "z-0"
 
 
+def test_a_long_id_does_not_move_what_is_in_other_lines() -> None:
+    """Kafka takes an id of 8,000 characters: each line of `diagnose --short` was as long."""
+    rows = [healthy(partition=0, transactional_id="a" * 8_000), healthy(partition=1, transactional_id="b")]
+    lines = short_lines(records_of(rows, Finding))
+    assert [len(line) > 8_000 for line in lines] == [True, False]
+    assert len(lines[1]) < 120
+
+
 def test_short_lines_group_what_was_not_read_by_its_reason() -> None:
     """Of 200,000 partitions without READ each had its line, where the long form had 39 in all."""
     silent = [unread(n, error="REQUEST_TIMED_OUT: no answer") for n in (9, 10)]

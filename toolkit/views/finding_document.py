@@ -115,7 +115,7 @@ def short_lines(findings: Iterable[Finding]) -> list[str]:
         for each in found
         if id(each) not in in_groups
     ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths = [min(max(map(len, column)), MAX_WIDTH) for column in zip(*cells, strict=True)]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     for group in unread:
         first = group.findings[0]
@@ -127,6 +127,7 @@ def short_lines(findings: Iterable[Finding]) -> list[str]:
 MAX_ALIKE = 5  # partitions of a kind that have a block each
 MAX_LINES = 20  # healthy transactions of a kind that have a line each
 MAX_NAMES = 10  # topics, partitions of a topic, and ids that are named
+MAX_WIDTH = 60  # of a column: a longer cell stands out of its own line only
 
 _NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
