@@ -26,7 +26,6 @@ SLOW = (
     "kills",
     "spark",
     "kept rows",
-    "older tables",
     "history",
     "campaign of streams",
     "campaign of mirror",

@@ -366,7 +366,7 @@ def read(name: str, data: bytes, folder: Path) -> Found:
 
 def places(name: str, data: bytes, chance: Random) -> Iterable[int]:
     """All bytes, or some."""
-    most = int(amount(READERS[name].most, full=4 * READERS[name].most))
+    most = int(amount(READERS[name].most, full=2 * READERS[name].most))
     return range(len(data)) if len(data) <= most else sorted(chance.sample(range(len(data)), most))
 
 
@@ -449,7 +449,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("table", TABLE_NAMES)
 def test_a_damaged_file_of_a_log_directory_gives_rows_or_one_error(table: str, log_dir: Path, chance: Random) -> None:
     files = sorted(path for path in log_dir.rglob("*") if path.is_file() and path.stat().st_size)
-    for path in chance.sample(files, k=min(len(files), int(amount(3, full=12)) or 1)):
+    for path in chance.sample(files, k=min(len(files), int(amount(3, full=6)) or 1)):
         sound = path.read_bytes()
         at = chance.randrange(len(sound))
         path.write_bytes(sound[:at] + chance.choice([b"", chance.randbytes(9), bytes(61)]) + sound[at + 4 :])

@@ -33,7 +33,7 @@ from toolkit.schema.table import LogId
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
-DURATION_S = amount(6, full=60)
+DURATION_S = amount(6, full=20)
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 INTERNAL = {"__transaction_state", "__consumer_offsets"}
 DUMP = {"3.5.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}

@@ -63,18 +63,17 @@ COMPLETED = Expected(verdict=Verdict.STUCK_ENDING, outcome="commit", action="com
 
 VERSIONS = [
     pytest.param(version, marks=pytest.mark.longer if version == "4.3.1" else pytest.mark.full)
-    for version in ("2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
+    for version in ("2.8.2", "3.5.2", "3.9.2", "4.2.1", "4.3.1", "4.4.0")
 ]
-BETWEEN = ("3.3.2", "4.0.1", "4.1.2")
-"""Versions whose coordinator is that of a version with all cases."""
-RETRIED = ("3.3.2", "3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1")
+"""The coordinators of 3.3.2, 4.0.1 and 4.1.2 are those of one of these."""
+RETRIED = ("3.5.2", "3.9.2", "4.2.1")
 """Versions whose coordinator writes the marker once the partition has a leader again."""
 
 
 def cases_of(version: str) -> Sequence[Case]:
     """The cases of this tier that a version can have."""
     retried = retried_cases() if version in RETRIED else []
-    if is_full() and version not in BETWEEN:
+    if is_full():
         return [*cases(version), *retried]
     return [*few_cases(version), *real_cases(version, [Client.LIBRDKAFKA]), *retried]
 

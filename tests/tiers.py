@@ -20,7 +20,7 @@ def set_tier(markers: str) -> None:
     """Set the tier that a ``-m`` expression selects, before test modules are imported."""
     os.environ[TIER] = "full" if re.search(r"(?<!not )\bfull\b", markers) else "first"
     # Results are tested, not the speed of this machine.
-    settings.register_profile(TIER, deadline=None, max_examples=int(amount(50, full=200)))
+    settings.register_profile(TIER, deadline=None, max_examples=int(amount(50, full=100)))
     settings.load_profile(TIER)
 
 
@@ -40,8 +40,8 @@ def seed() -> str | None:
 
 
 def fuzzed(first: int, **options: Any) -> settings:
-    """A hypothesis test with so many examples, and four times as many in the full tier.
+    """A hypothesis test with so many examples, and twice as many in the full tier.
 
     A tenth of the first number finds what mutation testing plants; ten times as many took minutes of the full tier.
     """
-    return settings(max_examples=max(1, int(amount(first, full=4 * first))), **options)
+    return settings(max_examples=max(1, int(amount(first, full=2 * first))), **options)

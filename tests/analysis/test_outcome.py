@@ -274,6 +274,7 @@ SEEN = marker(101, COMMIT, pid=1, second=5)  # shows that the open batch is olde
 COMMIT_11 = [init(), *ended_records("Commit", began=9, at_second=11)]
 ABORT_2 = ended_records("Abort", began=1, at_second=2)
 COMMIT_4 = raised(ended_records("Commit", began=3, at_second=4, offset=4, on=(ELSEWHERE,)))
+WITH_PARTITION = raised(ended_records("Commit", began=3, at_second=4))
 BUSY_RECORDS = [init(), *ended_records("Commit", began=0, at_second=1), *ended_records("Commit", began=9, at_second=11)]
 BEFORE_IT = (marker(90, COMMIT, pid=1, second=2), data(91, pid=1, records=8, second=3))
 WITH_MARKER = (data(90, second=0.5), marker(91, COMMIT, second=1.05))
@@ -358,6 +359,17 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
     "a late batch behind the own marker of version 2 is in no commit": ("undecided", (
         open_transaction(transaction(state="CompleteCommit", epoch=5, on=()), epoch=4), LATE_OF_4,
         [init(epoch=4), OF_4[0], *raised(OF_4, 5)[1:]]), {}),
+    # Seen on 4.3.1: the topic was created again, and a batch of the commit's epoch came later: `complete` would have
+    # published it.
+    **{
+        f"a commit of version 2 at 4 s, {name}": (expected, (
+            with_epoch(1), excerpt(*batches, start=batches[0]["base_offset"]), [init(), *WITH_PARTITION]), {})
+        for name, expected, *batches in (
+            ("a record at 5 s", "commit", data(100, second=5)), ("at 5.1 s", "unknown", data(100, second=5.1)),
+            ("one at 3.5 and one at 9 s", "unknown", data(100, second=3.5), data(101, second=9)),
+            ("one behind a marker at 9 s", "commit", marker(99, COMMIT, pid=1, second=9), data(100, second=3.5)),
+            ("one behind a marker at 10 s", "unknown", marker(99, COMMIT, pid=1, second=10), data(100, second=3.5)))
+    },
     # Seen on 4.3.1: after the commit, which compaction removed; an abort discarded committed records. A record that a
     # broker's time shows to be younger is of no transaction before it; CreateTime, which may be that of an event to
     # come, shows nothing.

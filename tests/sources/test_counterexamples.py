@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.builders import create_topics
 from tests.outcomes import PROPERTIES
@@ -184,3 +184,28 @@ def test_committed_records_under_a_live_transaction_are_not_fenced(staged: Stage
     refused(staged, row)
     with pytest.raises(ActionRefused, match="a fence discards them"):
         plan_fence(staged.cluster, staged.producers[ADDED_AGAIN].transactional_id)
+
+
+def test_a_late_batch_of_a_committed_epoch_in_a_topic_created_again_is_not_completed(kafka: Kafka) -> None:
+    """Version 2, whose epoch is of one transaction: `complete` was offered for a record that no commit includes."""
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    with contextlib.closing(SteadyClient(config_of(kafka))) as client, Cluster(kafka.bootstrap_servers) as cluster:
+        create_topics(kafka, NewTopic("again", 1, 1))
+        producer = TxnProducer(client, "again", transaction_version=2).init()
+        producer.send("again", 0)
+        epoch = producer.producer_epoch
+        producer.end(commit=True)
+        ended_at = time.monotonic()
+        admin.delete_topics(["again"])["again"].result()
+        folder = kafka.log_dirs[1] / "again-0"
+        until(lambda: None if folder.exists() else True, awaited=f"the deletion of {folder}")
+        create_topics(kafka, NewTopic("again", 1, 1))
+        until(lambda: partitions(client, "again") or None, awaited="a leader of again")
+        until(lambda: time.monotonic() > ended_at + 1.5 or None, awaited="a time that shows which was first")
+        producer.transaction_version, producer.producer_epoch = 1, epoch
+        producer._sequences.clear()
+        producer.send("again", 0)
+        (row,) = cluster.finding_rows(topics=["again"], recheck_after=0.1)
+        admin.delete_topics(["again"])["again"].result()
+    assert (row["start_offset"], *columns(row)) == (0, "unknown", "unknown", None)
+    assert "a broker's time between offset 0 and the decision" in row["missing"][0]

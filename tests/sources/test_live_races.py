@@ -20,7 +20,7 @@ from toolkit.lab import Kafka
 from toolkit.sources.recording.recorder import Sampler
 from toolkit.sources.recording.recording import Sample
 
-DURATION_S = amount(4, full=60)
+DURATION_S = amount(4, full=20)
 WORKERS = 6
 ENDINGS = {"commit": 60, "abort": 30, "fence": 5, "timeout": 2}
 PARTITIONS = 4

@@ -35,7 +35,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-DURATION_S = amount(3, full=60)
+DURATION_S = amount(3, full=20)
 
 
 @pytest.fixture(autouse=True)

@@ -57,7 +57,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("history") / "logs"
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka("4.3.1", properties={**BUSY, **EVERYDAY.properties}))
-        stack.enter_context(random_workload(kafka, seed=seed() or uuid.uuid4().hex[:6], seconds=amount(6, full=30)))
+        stack.enter_context(random_workload(kafka, seed=seed() or uuid.uuid4().hex[:6], seconds=amount(6, full=15)))
         for name in STAGED:
             stack.enter_context(INCIDENTS[name](kafka))
         kafka.stop_broker(1)

@@ -53,7 +53,7 @@ from toolkit.spark.pipeline.stored_findings import (
     markers,
     near_transaction_history,
 )
-from toolkit.spark.pipeline.stored_tables import StoredRun, StoredState, TableStore, read, with_extra
+from toolkit.spark.pipeline.stored_tables import StoredRun, StoredState, read, with_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,12 +193,23 @@ def later(seconds: int, *findings: Finding, error: str | None = None) -> Sample:
 
 
 def current_ones(
-    store: TableStore, samples: Sequence[Sample], run: StoredRun, states: Sequence[StoredState] = ()
+    spark: SparkSession | None,
+    samples: Sequence[Sample],
+    run: StoredRun,
+    states: Sequence[StoredState] = (),
+    **tables: pa.Table,
 ) -> list[str]:
-    """The current findings by samples and by the last diagnosis, which has read partition 0 of orders."""
-    for name in ("findings", "samples", "partitions") if samples else ():
-        found = from_arrow(store.spark, spark_table(rows_of(samples, name)))
-        store.replace_rows(f"recorded_{name}", RECORDED[name], found, run_id=1, replaced="true")
+    """The current findings by samples and by the last diagnosis, which has read partition 0 of orders.
+
+    `tables`: others that are stored; all of them are empty without a session.
+    """
+    tables |= {f"recorded_{name}": rows_of(samples, name) for name in ("findings", "samples", "partitions")}
+
+    def load(name: str, table: Table) -> DataFrame | None:
+        rows = tables.get(name, with_extra(name, table).arrow([]))
+        return None if spark is None else from_arrow(spark, spark_table(rows))
+
+    store: Any = SimpleNamespace(spark=spark, load=load)
     listing = LogListing(log="/leader/id/orders-0", topic="orders", partition=0)
     of_topics = TopicFindings(
         store=store,
@@ -212,27 +223,26 @@ def current_ones(
     return sorted(f"{each['verdict']} of {each['topic']}" for each in found_rows if each["is_current"])
 
 
-def test_what_could_not_be_read_hides_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_could_not_be_read_hides_nothing(spark: SparkSession) -> None:
     """The recorder reached no broker any more, and a run found nothing: exit code 0, and no row in `lso_held_now`.
 
     What hung by a sample was gone, too, once a diagnosis could not read its partition; and what hung by a diagnosis,
     once a sample could not read the producers of its partition.
     """
-    store = TableStore(spark=spark, path=str(tmp_path / "out"))
     unreplicated = replace(UNREAD, verdict=Verdict.UNREPLICATED, error=None)
     samples = [later(0, *HUNG.findings, unreplicated), later(10, error="NETWORK_EXCEPTION: no broker")]
     for seconds, unreachable in ((5, ["unknown of None"]), (16, [])):
         at = NINE + seconds * SECOND
         run = StoredRun(signature="of a cluster", diagnosed_at=at, findings=(replace(UNREAD, observed_at=at),))
-        assert current_ones(store, samples, run) == ["hanging of orders", *unreachable, "unknown of orders"]
+        assert current_ones(spark, samples, run) == ["hanging of orders", *unreachable, "unknown of orders"]
     run = StoredRun(signature="of a cluster", diagnosed_at=NINE, findings=(HUNG.findings[0],))
-    assert current_ones(store, [later(5, UNREAD)], run) == ["hanging of orders", "unknown of orders"]
-    assert current_ones(store, [later(6)], run) == [], "read since, and nothing is open there"
+    assert current_ones(spark, [later(5, UNREAD)], run) == ["hanging of orders", "unknown of orders"]
+    assert current_ones(spark, [later(6)], run) == [], "read since, and nothing is open there"
 
 
-def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession) -> None:
     """It is in the log of the former leader only: `ended`, said the run, of what hangs."""
-    store, hung = TableStore(spark=spark, path=str(tmp_path / "out")), HUNG.findings[0]
+    hung = HUNG.findings[0]
     state = StoredState(log="of-a-test/1/id/orders-0", topic="orders", partition=0, leader_epoch=4, log_end_offset=150)
     states = [state, replace(state, log="of-a-test/2/id/orders-0", leader_epoch=5)]
     for broker, verdicts in ((1, ["hanging of orders"]), (2, [])):
@@ -240,9 +250,9 @@ def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp
             hung, first_offset=hung.start_offset, marker_offset=149, marker="ABORT", end=hung.observed_at
         )
         row = {**marked.row(), "log": states[broker - 1].log, "is_final": True}
-        found = from_arrow(spark, spark_table(with_extra("log_transactions", LOG_TRANSACTIONS).arrow([row])))
-        store.replace_rows("log_transactions", LOG_TRANSACTIONS, found, run_id=1, replaced="true")
-        assert current_ones(store, [HUNG], StoredRun(signature="of files"), states) == verdicts
+        stored = with_extra("log_transactions", LOG_TRANSACTIONS).arrow([row])
+        run = StoredRun(signature="of files")
+        assert current_ones(spark, [HUNG], run, states, log_transactions=stored) == verdicts
 
 
 class OfNothing(ListedLogs):
@@ -277,8 +287,7 @@ def test_a_run_ends_nothing_where_it_does_not_look(
     of_cluster: Any = None if cluster is None else "a cluster"
     paths, spark = [hides] if hides else [], cast(Any, None)
     _PipelineRun._diagnose(this, OfNothing(spark=spark, logs=logs, topics=topics, cluster=of_cluster, paths=paths))
-    store: Any = SimpleNamespace(load=lambda *names: None)
-    found = current_ones(store, [], this.result)
+    found = current_ones(None, [], this.result)
     assert found == ["hanging of orders"] * is_elsewhere + ["unknown of None"] * bool(hides)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -38,6 +41,8 @@ IDS = {
 STAGES = ("Ongoing", "PrepareCommit", "CompleteCommit")
 NAMES = ("log_transactions", "lso_timeline", "transaction_history")
 LOST = {"log_transactions": 1, "lso_timeline": 2}  # rows of the one transaction whose batches compaction has deleted
+
+pytestmark = pytest.mark.xdist_group("kept rows")
 
 
 class Broker:
@@ -86,54 +91,106 @@ class Broker:
     def compact(self) -> None:
         compact_state_topic(self.root)
 
-
-def run_on(spark: SparkSession, folder: Path, out: Path) -> RunSummary:
-    return run(spark, str(folder), str(out), min_held_ms=0, consistent_copy=True, txn_state_partitions=1)
-
-
-def stored(out: Path, name: str) -> set[str]:
-    """The final rows of a table, without what says where and by which run they were read."""
-    rows = DeltaTable(out / name).to_pyarrow_table().to_pylist()
-    others = {"run_id", "is_final", "log", "broker_id", "file", "position"}
-    found = {repr({key: value for key, value in row.items() if key not in others}) for row in rows if row["is_final"]}
-    assert found, name
-    return found
+    def retain(self) -> None:
+        """Delete segments up to the active one, as retention does."""
+        for segment in (self.root / "orders-0").glob("*.log"):
+            if int(segment.stem) < self.base:
+                segment.unlink()
 
 
-@pytest.mark.xdist_group("kept rows")
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The files of a broker, and what the pipeline has stored of them."""
+
+    broker: Broker
+    spark: SparkSession
+    out: Path  # the tables
+    backup: Path  # as they were after the first run
+
+    def run(self) -> RunSummary:
+        logs = str(self.broker.root.parent)
+        return run(self.spark, logs, str(self.out), min_held_ms=0, consistent_copy=True, txn_state_partitions=1)
+
+    def restore(self, *tables: str) -> None:
+        for table in tables:
+            shutil.rmtree(self.out / table)
+            shutil.copytree(self.backup / table, self.out / table)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = DeltaTable(self.out / name).to_pyarrow_table().to_pylist()
+        return found
+
+    def final(self) -> dict[str, set[str]]:
+        """The final rows of each table of logs, without what says where and by which run they were read."""
+        others = {"run_id", "is_final", "log", "broker_id", "file", "position"}
+        tables = {}
+        for name in NAMES:
+            rows = (row for row in self.rows(name) if row["is_final"])
+            tables[name] = {repr({key: value for key, value in row.items() if key not in others}) for row in rows}
+            assert tables[name], name
+        return tables
+
+    def gone(self, before: Mapping[str, set[str]]) -> dict[str, int]:
+        """How many of these rows each table has no more."""
+        now = self.final()
+        return {name: len(rows - now[name]) for name, rows in before.items() if rows - now[name]}
+
+
+@pytest.fixture(scope="module")
+def first_runs(spark_process: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Two runs, and compaction between them, for all tests here."""
+    folder, spark = tmp_path_factory.mktemp("runs"), spark_process.newSession()
+    spark.createDataFrame([], "number int")  # makes it the active one
+    runs = Runs(broker=Broker(folder / "logs" / "1"), spark=spark, out=folder / "out", backup=folder / "backup")
+    runs.broker.transactions(3)
+    assert not runs.run().repairs
+    shutil.copytree(runs.out, runs.backup)
+    before = runs.final()
+    runs.broker.compact()
+    runs.broker.transactions(1)
+    runs.broker.roll()
+    runs.broker.transactions(1)
+    assert not runs.run().repairs
+    assert not runs.gone(before)
+    for each in (runs.broker.root.parent, runs.out):
+        shutil.copytree(each, f"{each}-saved")
+    return runs
+
+
+@pytest.fixture
+def runs(first_runs: Runs) -> Runs:
+    """These runs as they were, at the same place: the path of the files is part of what is stored."""
+    for each in (first_runs.broker.root.parent, first_runs.out):
+        shutil.rmtree(each)
+        shutil.copytree(f"{each}-saved", each)
+    return replace(first_runs, broker=copy(first_runs.broker))
+
+
 @pytest.mark.parametrize("by_jobs", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_rows_that_any_run_has_seen_stay(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_jobs: bool
-) -> None:
+def test_rows_that_any_run_has_seen_stay(runs: Runs, monkeypatch: pytest.MonkeyPatch, by_jobs: bool) -> None:
     """``__transaction_state`` is compacted between runs: of 1,559 rows of its history, 52 were left after the fourth.
 
     The second run's state had lost the broker of the log, so that the third took it for another one. And a replica of
     another broker, or one without leader epochs, took the place of all rows before.
     """
     monkeypatch.setattr(run_sources, "SMALL", -1 if by_jobs else 1 << 40)
-    logs, out = tmp_path / "logs", tmp_path / "out"
-    broker = Broker(logs / "1")
-    seen: dict[str, set[str]] = {name: set() for name in NAMES}
+    broker, seen = runs.broker, runs.final()
 
     def check(what: str) -> None:
-        run_on(spark, logs, out)
-        for name in NAMES:
-            found = stored(out, name)
-            assert seen[name] <= found, (what, name, len(seen[name] - found), sorted(seen[name] - found)[:2])
-            seen[name] |= found
+        runs.run()
+        assert not runs.gone(seen), what
+        for name, rows in runs.final().items():
+            seen[name] |= rows
 
-    for number in range(4):
-        broker.transactions(3)
-        check(f"run {number}")
-        broker.compact()
-        if number == 1:  # retention
-            broker.roll()
-        if number == 2:
-            (broker.root / "orders-0" / f"{0:020}.log").unlink()
+    broker.compact()
+    broker.retain()
+    broker.transactions(2)
+    check("compaction, and retention")
+    broker.compact()
     broker.create("orders", IDS["created again"])
     broker.transactions(2)
     check("orders was deleted and created again")
-    other = Broker(logs / "2", broker_id=2)
+    other = Broker(broker.root.parent / "2", broker_id=2)
     shutil.copytree(broker.root / f"{STATE_TOPIC}-0", other.root / f"{STATE_TOPIC}-0", dirs_exist_ok=True)
     shutil.rmtree(broker.root)
     other.records = broker.records
@@ -142,105 +199,59 @@ def test_rows_that_any_run_has_seen_stay(
     check("only the compacted replica of another broker is left, and no leader epoch shows what it has lost")
 
 
-@pytest.mark.xdist_group("older tables")
-def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_run_finds_tables_that_are_not_of_one_run(runs: Runs) -> None:
     """A state table that was older than the others cost 3,288 rows, and made 3,034 wrong, in silence."""
-    logs, out, backup = tmp_path / "logs", tmp_path / "out", tmp_path / "backup"
-    broker = Broker(logs / "1")
-    broker.transactions(3)
-    assert not run_on(spark, logs, out).repairs
-    shutil.copytree(out, backup)
-    broker.roll()
-    broker.transactions(2)
-    assert not run_on(spark, logs, out).repairs
+    broker, seen = runs.broker, runs.final()
     broker.compact()
-    seen = {name: stored(out, name) for name in NAMES}
-
-    def restore(table: str) -> None:
-        shutil.rmtree(out / table)
-        shutil.copytree(backup / table, out / table)
-
-    # Retention has deleted what the last run read.
-    restore("internal/state")
-    (broker.root / "orders-0" / f"{0:020}.log").unlink()
-    broker.base = broker.offset
-    (broker.root / "orders-0" / f"{8:020}.log").unlink()
+    runs.restore("internal/state")
+    broker.roll()
+    broker.retain()  # it has deleted what the last run read
     broker.transactions(1)
-    newer = run_on(spark, logs, out)
+    newer = runs.run()
     assert [each.partition(",")[0] for each in newer.repairs] == [
         "Tables had rows of a later run than the last complete one"
     ]
-    for name in NAMES:
-        assert seen[name] <= stored(out, name), name
-    shutil.rmtree(out / "internal" / "runs")  # as a kill before the first of them, or a restore
-    assert run_on(spark, logs, out).repairs == newer.repairs
-    for name in NAMES:
-        assert seen[name] <= stored(out, name), name
-    whole = {name: stored(out, name) for name in NAMES}
-    restore("transaction_history")
-    restore("log_transactions")
-    older = run_on(spark, logs, out)
-    assert [each.partition(" was older")[0] for each in older.repairs] == [
+    assert not runs.gone(seen)
+    shutil.rmtree(runs.out / "internal" / "runs")  # as a kill before the first of them, or a restore
+    assert runs.run().repairs == newer.repairs
+    assert not runs.gone(seen)
+    whole = runs.final()
+    runs.restore("transaction_history", "log_transactions")
+    assert [each.partition(" was older")[0] for each in runs.run().repairs] == [
         "The table log_transactions",
         "The table transaction_history",
     ]
-    assert stored(out, "lso_timeline") == whole["lso_timeline"]
-    rows = DeltaTable(out / "log_transactions").to_pyarrow_table().to_pylist()
-    offsets = sorted(row["first_offset"] for row in rows if row["topic"] == "orders")
-    assert offsets == [0, 2, 4, 6, 14, 16], "the first four were there, and the last two still are in the log"
-    assert not run_on(spark, logs, out).repairs
+    assert runs.final()["lso_timeline"] == whole["lso_timeline"]
+    offsets = sorted(row["first_offset"] for row in runs.rows("log_transactions") if row["topic"] == "orders")
+    assert offsets == [0, 2, 4, 6, 16, 18], "the first four were there, and the last two still are in the log"
+    assert not runs.run().repairs
 
 
-@pytest.mark.xdist_group("older tables")
-def test_findings_and_holds_that_are_older_are_made_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_findings_and_holds_that_are_older_are_made_again(runs: Runs) -> None:
     """Restored, they stayed as they were while nothing was new: what hangs was no row, and a run exited with 0."""
-    logs, out, backup = tmp_path / "logs", tmp_path / "out", tmp_path / "backup"
-    broker = Broker(logs / "1")
-    broker.transactions(1)
-    run_on(spark, logs, out)
-    shutil.copytree(out, backup)
-    broker.transactions(2)
-    run_on(spark, logs, out)
     tables = ("lso_holds", "findings")
-    whole = [DeltaTable(out / name).to_pyarrow_table().num_rows for name in tables]
-    for name in tables:
-        shutil.rmtree(out / name)
-        shutil.copytree(backup / name, out / name)
-    repaired = run_on(spark, logs, out)
-    assert {each.partition(" was older")[0] for each in repaired.repairs} == {f"The table {name}" for name in tables}
-    assert [DeltaTable(out / name).to_pyarrow_table().num_rows for name in tables] == whole
-    assert not run_on(spark, logs, out).repairs
+    whole = [len(runs.rows(name)) for name in tables]
+    runs.restore(*tables)
+    assert [len(runs.rows(name)) for name in tables] != whole
+    assert {each.partition(" was older")[0] for each in runs.run().repairs} == {f"The table {name}" for name in tables}
+    assert [len(runs.rows(name)) for name in tables] == whole
+    assert not runs.run().repairs
 
 
-@pytest.mark.xdist_group("older tables")
 @pytest.mark.parametrize(
     "older",
     ["internal/state", *(pytest.param(each, marks=pytest.mark.full) for each in ("log_transactions", "lso_timeline"))],
 )
-def test_a_repair_keeps_what_compaction_of_a_data_topic_has_deleted(
-    spark: SparkSession, tmp_path: Path, older: str
-) -> None:
+def test_a_repair_keeps_what_compaction_of_a_data_topic_has_deleted(runs: Runs, older: str) -> None:
     """A repair read a compacted log again, and what compaction had left took the place of what was stored."""
-    logs, out, backup = tmp_path / "logs", tmp_path / "out", tmp_path / "backup"
-    broker = Broker(logs / "1")
-    broker.transactions(2)
-    run_on(spark, logs, out)
-    shutil.copytree(out, backup)
-    broker.transactions(1)
-    broker.roll()
-    broker.transactions(1)
-    run_on(spark, logs, out)
-    whole = {name: stored(out, name) for name in NAMES}
+    broker, whole = runs.broker, runs.final()
     segment = broker.root / "orders-0" / f"{0:020}.log"
     left = segment.read_bytes()
-    while int.from_bytes(left[:8], "big") < 8:  # compaction leaves the last two batches of the first segment
+    while int.from_bytes(left[:8], "big") < 10:  # compaction leaves the last two batches of the first segment
         left = left[12 + int.from_bytes(left[8:12], "big") :]
     segment.write_bytes(left)
     write_checkpoint(broker.root, CLEANED, {("orders", 0): broker.base})
-    shutil.rmtree(out / older)
-    shutil.copytree(backup / older, out / older)
-    assert run_on(spark, logs, out).repairs
-    for name in NAMES:
-        gone = whole[name] - stored(out, name)
-        assert len(gone) == (LOST.get(name, 0) if name == older else 0), (name, gone)
-    assert not run_on(spark, logs, out).repairs
+    runs.restore(older)
+    assert runs.run().repairs
+    assert runs.gone(whole) == ({older: LOST[older]} if older in LOST else {})
+    assert not runs.run().repairs

@@ -26,12 +26,13 @@ from tests.tiers import amount, seed
 from toolkit import Cluster, LogDir
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
-from toolkit.schema import RECORDED, Table
+from toolkit.schema import RECORDED, SAMPLES, Table
 from toolkit.sources.recording.recorder import SampleWriter
 from toolkit.sources.recording.recording import Sample
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content, read
+from toolkit.spark.pipeline.run_sources import RecordedSamples, list_samples, store_samples
+from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content, open_store, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -282,17 +283,28 @@ def late_message(kafka: Kafka) -> Iterator[Any]:
 
 def test_samples_after_a_clock_was_set_back_are_stored(spark: SparkSession, tmp_path: Path) -> None:
     """They are before the newest stored one: none of them was ever read, and what hung in them was not known."""
-    recording, out = tmp_path / "recording", tmp_path / "out"
+    recording, store = tmp_path / "recording", open_store(spark, f"{tmp_path}/out")
     times = [NINE + minutes * dt.timedelta(minutes=1) for minutes in (0, 120, 30, 40)]
-    for stored in (2, 4):
-        record(recording, [sample(each) for each in times[stored - 2 : stored]])
-        if stored == 4:
+    newest: dict[str, dt.datetime] = {}
+
+    def listed(run_id: int) -> RecordedSamples:
+        return list_samples(spark, str(recording), stored=newest, store=store, last_run=run_id - 1)
+
+    for run_id, of_run in ((1, times[:2]), (2, times[2:])):
+        record(recording, [sample(each) for each in of_run])
+        if run_id == 2:
             with SampleWriter(recording) as writer:  # of the time to come, an operator removes them
                 (future,) = (writer.directory / "samples").glob("20261121T11*")
                 future.unlink()
-        summary = run(spark, recording, str(out))
-        assert (summary.read[0].new, summary.tables["recorded_samples"].rows) == (2, stored)
-    assert run(spark, recording, str(out)).read[0].new == 0
+        found = listed(run_id)
+        assert found.count_new() == 2
+        store_samples(store, "samples", [found], run_id=run_id)
+        assert sorted(row["sampled_at"] for row in store.rows("recorded_samples", SAMPLES)) == sorted(
+            times[: 2 * run_id]
+        )
+        assert found.newest is not None
+        newest[found.log] = found.newest
+    assert listed(3).count_new() == 0
 
 
 @pytest.mark.full

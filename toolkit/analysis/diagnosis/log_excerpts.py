@@ -363,7 +363,9 @@ class OpenPart:
     highest_epoch: int
     after: LogTime | None  # the last broker's time before them in the log; null if none was read
     before: LogTime | None  # the first broker's time after them
-    written_at: float | None = None  # the earliest time of their records by their client, in ms; null if none was read
+    # written_at, written_until: the earliest and the latest time by their client, in ms; null if none was read
+    written_at: float | None = None
+    written_until: float | None = None
 
     @property
     def epoch(self) -> int | None:
@@ -407,9 +409,11 @@ def open_parts(case: Case) -> Sequence[OpenPart]:
             highest_epoch=int(epochs[start]),
             after=_brokers_time(timed, int(after[start])),
             before=_brokers_time(timed, int(before[start])),
-            written_at=min((t for t in data["max_timestamp"][start:stop].tolist() if t >= 0), default=None),
+            written_at=min(times, default=None),
+            written_until=max(times, default=None),
         )
         for start, stop in zip(starts, stops, strict=True)
+        for times in [[time for time in data["max_timestamp"][start:stop].tolist() if time >= 0]]
     ]
     end = case.leader.high_watermark if case.leader.high_watermark is not None else case.leader.log_end_offset
     is_cut = end is not None and batches.excerpt.stop < end

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 APPEND_DELAY = 1_000  # ms from the time of a marker to its append, on one broker; more is covered by the clocks' bound
+CLIENTS_DIFFER = 1_000  # ms by which a client's clock may be ahead before its times count against a claim
 
 
 def find_outcome(case: Case) -> Outcome:
@@ -164,19 +165,23 @@ class _Proof:
             if epoch is not None and not part.lowest_epoch <= epoch <= part.highest_epoch:
                 continue
             is_own_epoch = part.epoch is not None and part.epoch == epoch and epoch in self._epochs_of_version_2
-            if not is_own_epoch and self._is_younger(part, each):
+            is_younger = self._is_younger(part, each)
+            if not is_own_epoch and is_younger:
                 continue
             yield each
             is_without_marker = index > max(self._last_closed)
             is_here = each.topic_partitions is not None or is_own_epoch
-            if (
-                is_without_marker
-                and is_here
-                and part.epoch is not None
-                and (is_own_epoch or self._is_older(part, each))
-            ):
+            # A leader that has no marker of the commit, as after the topic was created again, also takes a batch of
+            # its epoch that was written later.
+            is_of_it = is_own_epoch and not is_younger and not self._is_written_later(part, each)
+            if is_without_marker and is_here and part.epoch is not None and (is_of_it or self._is_older(part, each)):
                 return
         yield None
+
+    def _is_written_later(self, part: OpenPart, decided: PastTransaction) -> bool:
+        """Whether their client wrote some of the batches after a decision, by its own clock, which proves nothing."""
+        until = part.written_until
+        return until is not None and until > self._compared(decided).decided_at + CLIENTS_DIFFER
 
     def _is_older(self, part: OpenPart, decided: PastTransaction) -> bool:
         """Whether the batches were in the log before a decision, by brokers' times."""
