@@ -179,6 +179,9 @@ MUTANTS = (
         world="K2: a zombie joins a commit that a broker's time proves"),
     Mutant(guard="younger than the decision", patch=_nothing(outcome_proof._Proof, "_is_younger", True),
         world="a lost COMMIT"),
+    Mutant(guard="younger than a commit of version 2",
+        patch=_nothing(outcome_proof._Proof, "_is_written_later", False),
+        world="K2: a zombie of version 2 after a commit whose topic was created again"),
     Mutant(guard="every open batch", patch=_first_part_only,
         world="K2: a zombie joins a commit that a broker's time proves"),
     # The times of a client are taken for a broker's.

@@ -407,18 +407,20 @@ def _writes(world: World, state: State, index: int, number: int, name: str) -> I
 
 
 def _zombie(world: World, state: State, index: int, number: int) -> Iterator[Step]:
-    """A record that a client of version 1 has added to no transaction, whoever sends it: a batch that was in flight
-    when its transaction ended, or a copy of the instance.
+    """A record that a client has added to no transaction, whoever sends it: a batch that was in flight when its
+    transaction ended, or a copy of the instance. A copy of one of version 2, whose end has raised the epoch, has the
+    epoch before and writes as version 1 does.
     """
     client, partition = state.clients[index], state.partitions[number]
-    if client.version != 1 or not _may(world, state, "zombie") or len(partition.log) >= world.records:
+    epoch, rare = (client.epoch, "zombie") if client.version == 1 else (client.epoch - 1, "zombie of version 2")
+    if epoch < 0 or not _may(world, state, rare) or len(partition.log) >= world.records:
         return
     entry = next((each for each in _entries(state, number) if each.pid == client.pid), None)
-    sequence = entry.last_sequence + 1 if entry is not None and entry.epoch == client.epoch else 0
-    message = Message("produce", *client[:3], partition=number, sequence=sequence)
+    sequence = entry.last_sequence + 1 if entry is not None and entry.epoch == epoch else 0
+    message = Message("produce", client.id, client.pid, epoch, partition=number, sequence=sequence)
     error, after = _produce(world, state, message)
     if not error:
-        yield f"a zombie of client {index} writes p{number}", _spend(after, "zombie")
+        yield f"a zombie of client {index} writes p{number}", _spend(after, rare)
 
 
 def _newest(before: State, after: State, client: Client, number: int) -> Written:
