@@ -25,7 +25,6 @@ from tests.sources.log_files import (
     write_root,
 )
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
 
 if TYPE_CHECKING:
@@ -166,14 +165,12 @@ def runs(first_runs: Runs) -> Runs:
     return replace(first_runs, broker=copy(first_runs.broker))
 
 
-@pytest.mark.parametrize("by_jobs", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_rows_that_any_run_has_seen_stay(runs: Runs, monkeypatch: pytest.MonkeyPatch, by_jobs: bool) -> None:
+def test_rows_that_any_run_has_seen_stay(runs: Runs) -> None:
     """``__transaction_state`` is compacted between runs: of 1,559 rows of its history, 52 were left after the fourth.
 
     The second run's state had lost the broker of the log, so that the third took it for another one. And a replica of
     another broker, or one without leader epochs, took the place of all rows before.
     """
-    monkeypatch.setattr(run_sources, "SMALL", -1 if by_jobs else 1 << 40)
     broker, seen = runs.broker, runs.final()
 
     def check(what: str) -> None:

@@ -22,7 +22,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.sources.recorded import NINE, rows_of, sample
-from tests.tiers import amount, seed
+from tests.tiers import seed
 from toolkit import Cluster, LogDir
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-KILLS = int(amount(1, full=2))
 MIN_HELD_MS = 50
 LOG_TABLES = ("batches", "log_transactions", "lso_timeline", "transaction_history", "lso_holds", "findings")
 READ_BY_JOBS, READ_BY_DRIVER = -1, 1 << 40  # limits of the bytes that the driver reads itself
@@ -197,13 +196,12 @@ def test_a_killed_run_is_completed_by_the_next(spark: SparkSession, stages: list
         restore(stage, logs)
         before = tmp_path / f"before-{stage.name}"
         shutil.copytree(out, before) if out.exists() else before.mkdir()
-        for _ in range(KILLS):
-            if run_and_kill(logs, out, writes=rng.randint(1, 7), small=rng.choice([READ_BY_JOBS, READ_BY_DRIVER])) == 0:
-                shutil.rmtree(out, ignore_errors=True)  # it had finished: restore, so that the next run has work
-                shutil.copytree(before, out)
-            for path in out.rglob("_delta_log"):
-                if any(path.glob("*.json")):
-                    DeltaTable(path.parent).to_pyarrow_table()  # readable, whenever the run was killed
+        if run_and_kill(logs, out, writes=rng.randint(1, 7), small=rng.choice([READ_BY_JOBS, READ_BY_DRIVER])) == 0:
+            shutil.rmtree(out, ignore_errors=True)  # it had finished: restore, so that the next run has work
+            shutil.copytree(before, out)
+        for path in out.rglob("_delta_log"):
+            if any(path.glob("*.json")):
+                DeltaTable(path.parent).to_pyarrow_table()  # readable, whenever the run was killed
         run_pipeline(spark, logs, out)
         assert_stored_tables(out, rows_of_pandas(logs))
 
