@@ -60,7 +60,7 @@ def oldest_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.fixture(scope="module", params=["connect-newest", "connect-oldest"])
+@pytest.fixture(scope="module", params=["connect-newest", "classic-oldest", "connect-oldest"])
 def spark_output(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the tables that a process with its own session read and wrote."""
     out = tmp_path_factory.mktemp(request.param)
