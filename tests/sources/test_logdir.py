@@ -269,6 +269,13 @@ def test_other_folders_of_a_log_directory_are_searched(root: Path) -> None:
     ]
 
 
+def test_files_of_a_partition_beside_the_checkpoints_are_read(root: Path) -> None:
+    """Copied into one folder with them, they were ignored: nothing hangs, exit code 0."""
+    write_log(root, "", ORDERS)
+    (row,) = (row for row in LogDir(root).finding_rows() if row["topic"] is None)
+    assert (row["verdict"], [each.partition(": ")[0] for each in row["missing"]]) == ("unknown", [str(root)])
+
+
 @pytest.mark.parametrize("left", [(), ("partition.metadata",), (f"{0:020}.index", f"{0:020}.timeindex")])
 def test_a_folder_without_segments_is_a_partition_that_was_not_read(tmp_path: Path, left: tuple[str, ...]) -> None:
     """Outside of a log directory, as a copy of some folders, it was ignored."""

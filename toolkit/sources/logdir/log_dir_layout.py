@@ -177,6 +177,7 @@ class _PathSearch:
         """Search a log directory, a folder of a partition, or a folder above them."""
         entries = sorted(scandir(path), key=attrgetter("name"))
         names = {entry.name for entry in entries}
+        has_log = any(map(_is_of_a_log, names))
         if names & IN_ROOTS:
             root = self._root(path)
             self.found += 1
@@ -187,7 +188,9 @@ class _PathSearch:
                 elif not _is_file(entry):
                     others.append(entry)
             self._below(path, others, levels)
-        elif any(_is_of_a_log(name) for name in names) or (parse_folder_name(path.name) and all(map(_is_left, names))):
+            if has_log:  # the files of a partition were put beside the checkpoints
+                self._partition(path, root)
+        elif has_log or (parse_folder_name(path.name) and all(map(_is_left, names))):
             self._partition(path, self._root(path.absolute().parent))
         else:
             self._below(path, entries, levels)
