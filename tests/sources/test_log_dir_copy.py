@@ -152,6 +152,10 @@ def test_what_is_there_is_never_overwritten(source: Path, tmp_path: Path) -> Non
             copy_log_dir(source, target)
     with pytest.raises(UsageError, match="is no log directory"):
         copy_log_dir(other, tmp_path / "new")
+    shutil.copytree(source, tmp_path / "renamed")
+    (tmp_path / "renamed" / "orders-0").rename(tmp_path / "renamed" / "orders-0.bak")
+    with pytest.raises(UsageError, match=r"has the folder orders-0\.bak with files of a log"):  # its copy was clear
+        copy_log_dir(tmp_path / "renamed", tmp_path / "new")
     with pytest.raises(UsageError, match="is a copy itself"):
         copy_log_dir(tmp_path / "copy", tmp_path / "new")
     with pytest.raises(UsageError, match="Not a directory"):

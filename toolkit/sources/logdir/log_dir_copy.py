@@ -29,7 +29,7 @@ from toolkit.formats.log_dir_files import (
     scandir,
 )
 from toolkit.schema.table import utc_now
-from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LOCK, METADATA_TOPIC, is_locked
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LOCK, METADATA_TOPIC, NO_PARTITIONS, is_locked
 from toolkit.sources.recording.recorder import writing
 
 CHUNK = 1 << 22
@@ -272,10 +272,18 @@ def _folders(source: LogPath, topics: Sequence[str] | None) -> Mapping[str, list
     present: set[str] = set()
     try:
         names = sorted(entry.name for entry in scandir(source) if not entry.is_file())
+        others = [name for name in names if not parse_folder_name(name) and name not in NO_PARTITIONS]
+        renamed = next((name for name in others if _stamps(source / name)), None)
     except FileNotFoundError:
         raise NotFound(f"There is no folder {source}.", do="Pass one entry of log.dirs.") from None
     except OSError as error:
         raise UsageError(f"{source} cannot be read: {error.strerror}.", do="Run as a user that may read it.") from None
+    if renamed is not None:
+        raise UsageError(
+            f"{source} has the folder {renamed} with files of a log.",
+            means="No broker names a folder so: the copy would lack it, and what is open in it.",
+            do="Give it its own name, topic-partition, or move it away.",
+        )
     for name in names:
         known = parse_folder_name(name)
         if known is None or known.suffix is not None or known.topic_id is not None:
