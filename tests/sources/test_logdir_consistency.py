@@ -391,30 +391,30 @@ def test_a_live_transaction_is_ongoing_and_not_overdue_by_the_age_of_a_copy(stag
 
 
 @pytest.mark.parametrize(
-    ("last", "as_of", "of_both", "of_another"),
+    ("last", "as_of", "verdict"),
     [
-        (marker(1, 7, after(seconds=5)), after(minutes=30), "unknown", "overdue"),
-        (marker(1, 7, after(), epoch=1), after(minutes=30), "unknown", "overdue"),  # a fence raises the epoch
-        (marker(1, 7, after(seconds=5)), after(seconds=8), "ongoing", "ongoing"),  # it ended after the copy
-        (marker(1, 7, after(seconds=-5)), after(minutes=30), "overdue", "overdue"),  # of its transaction before
+        (marker(1, 7, after(seconds=5)), after(minutes=30), "unknown"),
+        (marker(1, 7, after(), epoch=1), after(minutes=30), "unknown"),  # a fence raises the epoch
+        (marker(1, 7, after(seconds=5)), after(seconds=8), "ongoing"),  # it ended after the copy
+        (marker(1, 7, after(seconds=-5)), after(minutes=30), "overdue"),  # of its transaction before
     ],
     ids=["ended", "fenced", "ended since", "ended before"],
 )
 def test_an_older_copy_of_the_coordinators_makes_nothing_overdue(
-    tmp_path: Path, last: bytes, as_of: dt.datetime, of_both: str, of_another: str
+    tmp_path: Path, last: bytes, as_of: dt.datetime, verdict: str
 ) -> None:
     """A follower that lags had open what had ended: it was overdue by the time of the copy, to be fenced.
 
-    Nor does that copy show that another id is overdue, which no marker contradicts.
+    Nor does that time show that other ids are overdue, which no marker contradicts.
     """
     write_owners(tmp_path)
     write_log(tmp_path, "orders-0", [data(0, 7, after()), last])
     rows = {row["producer_id"]: row for row in LogDir(tmp_path, as_of=as_of).finding_rows()}
     found = {producer_id: row["verdict"] for producer_id, row in rows.items()}
-    assert found == {7: of_both, 8: of_both, 9: of_another}
-    if of_both == "unknown":
-        assert rows[7]["action"] is rows[8]["action"] is None
-        (missing,) = rows[8]["missing"]
+    assert found == dict.fromkeys((7, 8, 9), verdict)
+    if verdict == "unknown":
+        assert rows[7]["action"] is rows[8]["action"] is rows[9]["action"] is None
+        (missing,) = rows[9]["missing"]
         assert "__transaction_state-33 that is complete up to 2026-11-21 12:30:00 UTC" in missing
         assert f'"{OWNER}" is Ongoing in this one since 2026-11-21 12:00:00 UTC, and orders-0 has the marker' in missing
         (until,) = (each["value"] for each in rows[8]["evidence"] if each["name"] == "proven_until")

@@ -289,9 +289,9 @@ class CopyProof:
             times = self._times(partition, newest)
             if latest := max(times, key=lambda each: each.time, default=None):
                 found[TopicPartition(STATE_TOPIC, number)] = latest
-        for tp, contradiction in _contradictions(state_topic, producers, found):
-            found[tp] = replace(found[tp], contradiction=contradiction)
-        return found
+        # One partition refutes what is asserted of them all.
+        refuted = {found[tp]: text for tp, text in _contradictions(state_topic, producers, found)}
+        return {tp: replace(each, contradiction=refuted.get(each)) for tp, each in found.items()}
 
     def _times(self, partition: TransactionLogPartition, newest: dt.datetime | None) -> Iterator[AsOf]:
         log, copies, asserted = partition.replica.log, self._contents.copies, self._contents.assertions
