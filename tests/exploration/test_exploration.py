@@ -159,13 +159,13 @@ def test_random_walks_end_in_no_wrong_marker() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_larger_worlds(world: World) -> None:
-    check(explore_states(replace(world, records=4), limit=int(amount(0, full=500))))
+    check(explore_states(replace(world, records=4), limit=int(amount(0, full=300))))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("worlds", [BEHIND, STAGED], ids=["behind", "staged"])
 def test_more_states_behind_incidents(worlds: Sequence[World]) -> None:
-    check(merged((explore_states(each, limit=int(amount(0, full=25))) for each in worlds), "behind incidents"))
+    check(merged((explore_states(each, limit=int(amount(0, full=12))) for each in worlds), "behind incidents"))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)

@@ -235,10 +235,7 @@ def test_findings_and_holds_that_are_older_are_made_again(runs: Runs) -> None:
     assert not runs.run().repairs
 
 
-@pytest.mark.parametrize(
-    "older",
-    ["internal/state", *(pytest.param(each, marks=pytest.mark.full) for each in ("log_transactions", "lso_timeline"))],
-)
+@pytest.mark.parametrize("older", ["internal/state", "log_transactions", "lso_timeline"])
 def test_a_repair_keeps_what_compaction_of_a_data_topic_has_deleted(runs: Runs, older: str) -> None:
     """A repair read a compacted log again, and what compaction had left took the place of what was stored."""
     broker, whole = runs.broker, runs.final()
