@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +25,7 @@ from tests.spark.test_log_state import WHERE, expected_holds, taken
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
+    LogArray,
     RunningTotals,
     Statistics,
     amounts,
@@ -153,17 +153,18 @@ def stored_state(headers: Headers, chance: Random) -> Compared:
     for number, part in enumerate(parts_of(headers, chance)):
         rows = taken(state, part, EMPTY if number else before)
         transactions.append(rows.log_transactions)
-        steps.append(rows.steps)
+        steps.append(rows.steps.rows)
         if is_stored:
             state = LogState.of(state.stored("log"), min_held_ms=least)
     rest, whole = state.open_rows(), finish(merge(before, partial_transactions(headers)))
-    together, one = (pa.concat_tables([*transactions, rest.log_transactions]), log_transaction_table(whole, WHERE))
-    assert rest.log_transactions.column_names == LOG_TRANSACTIONS.names
+    together = log_transaction_table(*transactions, rest.log_transactions)
+    one = log_transaction_table(LogArray(whole, WHERE))
+    assert one.column_names == LOG_TRANSACTIONS.names
     end, last = (int(headers[-1]["last_offset"]) + 1, headers[-1]["max_timestamp"]) if len(headers) else (None, -1)
     expected = lso_steps(whole, log_end_offset=end, end_time=last).tolist()
-    holds = expected_holds(headers, [one], least, end)
+    holds = expected_holds(headers, [whole], least, end)
     return (
-        (sorted(map(repr, together.to_pylist())), np.concatenate([*steps, rest.steps]).tolist(), state.is_held,
+        (sorted(map(repr, together.to_pylist())), np.concatenate([*steps, rest.steps.rows]).tolist(), state.is_held,
          state.lso_holds().to_pylist()),
         (sorted(map(repr, one.to_pylist())), expected, bool(holds), holds),
     )  # fmt: skip

@@ -4,7 +4,6 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 
@@ -14,13 +13,21 @@ from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_log_transactions import BASE, all_opened_before
 from tests.stored import compare
 from tests.tiers import fuzzed
-from toolkit.analysis.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds, merge_holds
+from toolkit.analysis.hold_findings import (
+    attribute,
+    by_producer,
+    held_findings,
+    held_offsets,
+    hold_table,
+    lso_holds,
+    merge_holds,
+)
 from toolkit.analysis.log.log_transactions import (
     OPEN,
+    LogArray,
     LogTransactions,
     begin,
     finish,
-    log_transaction_table,
     lso_steps,
     partial_transactions,
 )
@@ -41,14 +48,15 @@ MINUTE = 60_000
 WHERE = LogId(topic="orders", partition=0, broker_id=1)
 
 
-def table(log_transactions: LogTransactions) -> pa.Table:
-    return log_transaction_table(log_transactions, WHERE, files=("00.log",))
+def hold_rows(log_transactions: LogTransactions, **options: Any) -> list[Row]:
+    found = hold_table(LogArray(lso_holds(log_transactions, **options), WHERE, ("00.log",)), log_end_offset=None)
+    assert found.schema.equals(LSO_HOLDS.arrow_schema, check_metadata=True)
+    rows: list[Row] = found.to_pylist()
+    return rows
 
 
 def holds_of(*steps: Step, **options: Any) -> list[Row]:
-    log_transactions = finish(begin() + partial_transactions(batches(steps)))
-    rows: list[Row] = lso_holds(table(log_transactions), **options).to_pylist()
-    return rows
+    return hold_rows(finish(begin() + partial_transactions(batches(steps))), **options)
 
 
 def holders_by_offset(headers: Headers, opened: dict[int, tuple[int, int]]) -> list[Any]:
@@ -82,9 +90,7 @@ def became_at(row: Row) -> int:
 @example([Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2)], {})
 def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
-    holds = lso_holds(table(finish(begin(opened_before=opened) + partial_transactions(headers))))
-    assert holds.schema.equals(LSO_HOLDS.arrow_schema, check_metadata=True)
-    rows = holds.to_pylist()
+    rows = hold_rows(finish(begin(opened_before=opened) + partial_transactions(headers)))
     assert [(row["first_offset"], became_at(row), row["marker_offset"]) for row in rows] == holders_by_offset(
         headers, opened
     )
@@ -105,7 +111,7 @@ def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[
         holder = int(step["holder_first_offset"])
         if holder >= 0 and holder not in [first for first, _ in holders]:
             holders.append((holder, holder if step["event"] == OPEN else int(step["offset"]) - 1))
-    assert [(row["first_offset"], became_at(row)) for row in lso_holds(table(log_transactions)).to_pylist()] == holders
+    assert [(row["first_offset"], became_at(row)) for row in hold_rows(log_transactions)] == holders
 
 
 BEFORE = (Step("data", 3), Step("commit", 3))  # a marker at 1002

@@ -15,6 +15,7 @@ from toolkit.analysis.log.log_transactions import (
     NO_DATA,
     OPEN,
     OUTCOMES,
+    LogArray,
     LogTransactions,
     RunningTotals,
     Statistics,
@@ -169,7 +170,7 @@ def test_no_batches_give_no_transactions() -> None:
 def test_unknown_values_are_null_in_the_table() -> None:
     steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
     log_transactions = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
-    table = log_transaction_table(log_transactions, WHERE, files=["a.log"])
+    table = log_transaction_table(LogArray(log_transactions, WHERE, ["a.log"]))
     assert table.schema.equals(LOG_TRANSACTIONS.arrow_schema, check_metadata=True)
     commit, unread, empty = table.to_pylist()
     assert commit == {
@@ -186,9 +187,22 @@ def test_unknown_values_are_null_in_the_table() -> None:
     assert (empty["outcome"], empty["marker"], empty["start_clock"], empty["records"]) == ("empty", "ABORT", None, 0)
 
 
+def test_a_table_of_many_logs_has_the_rows_of_each() -> None:
+    logs, steps = [], [Step("data", 1), Step("commit", 1), Step("data", 2)]
+    all_files: list[list[str | None]] = [["a.log"], ["b.log", "c.log"], ["d.log"], [None]]
+    for number, files in enumerate(all_files):
+        rows = finish(partial_transactions(batches(steps[: 3 - number])))
+        rows["file"] = [1, 0][: len(rows)]
+        where = LogId(topic=f"t{number}", partition=number or None, broker_id=10 - number)
+        logs += [LogArray(rows, where, files), LogArray(lso_steps(rows, log_end_offset=9), where)]
+    for table, arrays in ((log_transaction_table, logs[::2]), (lso_table, logs[1::2])):
+        assert table(*arrays).to_pylist() == [row for each in arrays for row in table(each).to_pylist()]
+    assert log_transaction_table(*logs[::2])["file"].to_pylist() == [None, "a.log", "c.log", None]
+
+
 @given(random_headers, st.booleans())
 def test_the_table_is_sorted_as_declared(headers: Headers, from_start: bool) -> None:
-    table = log_transaction_table(finished(headers, from_start=from_start), WHERE)
+    table = log_transaction_table(LogArray(finished(headers, from_start=from_start), WHERE))
     assert table == table.sort_by([(name, "ascending") for name in LOG_TRANSACTIONS.sort])
 
 
@@ -242,7 +256,7 @@ def as_tuples(rows: Any) -> list[Any]:
             row["event"],
             None if row["holder_producer_id"] is None else (row["holder_first_offset"], row["holder_producer_id"]),
         )
-        for row in lso_table(rows, WHERE).to_pylist()
+        for row in lso_table(LogArray(rows, WHERE)).to_pylist()
     ]
 
 
@@ -278,7 +292,7 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
 
 def test_the_table_is_as_declared() -> None:
     log_transactions, end = log_of(Step("data", 1), Step("unread", 1))
-    table = lso_table(lso_steps(log_transactions, log_end_offset=end), WHERE)
+    table = lso_table(LogArray(lso_steps(log_transactions, log_end_offset=end), WHERE))
     assert table.schema.equals(LSO_TIMELINE.arrow_schema, check_metadata=True)
     assert table.to_pylist()[1] == {
         "topic": "orders", "partition": 0, "broker_id": 1, "at": utc(1002), "offset": 2, "last_stable_offset": 2,

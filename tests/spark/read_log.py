@@ -15,8 +15,9 @@ from toolkit.schema import TABLES, Row
 from toolkit.sources.logdir.contents import found_in
 from toolkit.spark.datasources.data_sources import KafkaLog
 from toolkit.spark.datasources.log_reader import LogListing, listings
-from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
+from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, arrow_rows, fold_work
 from toolkit.spark.pipeline.log_states import LogPlan
+from toolkit.spark.pipeline.stored_tables import FoldedRows, StoredState
 
 
 def plan_read(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
@@ -65,7 +66,19 @@ def read_and_fold(path: Path, table: str = "log_transactions") -> list[Row]:
     """Rows of a table, folded from all that the logs have."""
     works = (LogWork(log=row.log, listing=row, plan=LogPlan(), state=None) for row in listed(path))
     found = (each for work in works for each in fold_work(work, WorkOptions(min_held_ms=0)) if each.table == table)
-    return [row for each in found for row in each.rows.to_pylist()]
+    return [row for each in found for row in rows_of(each)]
+
+
+def rows_of(folded: FoldedRows) -> list[Row]:
+    """Rows that the fold of a log gives out."""
+    found: list[Row] = arrow_rows(folded.table, [folded.rows]).to_pylist()
+    return found
+
+
+def state_of(folded: FoldedRows) -> StoredState:
+    """The state that the fold of a log gives out last, as it is stored."""
+    (stored,) = StoredState.of_table(arrow_rows(folded.table, [folded.rows]))
+    return stored
 
 
 def assert_same_rows(actual: Sequence[Mapping[str, Any]], frame: Any, table: str) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.builders import create_topics, delete_records
 from tests.sources.test_authorization import is_led
+from tests.spark.read_log import rows_of as folded_rows
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
@@ -137,8 +138,8 @@ def test_the_pipeline_folds_the_transactions_of_cluster(spark: SparkSession, clu
     found = [
         row
         for work in works
-        for table, rows, _ in fold_work(work, options)
-        for row in (rows.to_pylist() if table == "log_transactions" else ())
+        for each in fold_work(work, options)
+        for row in (folded_rows(each) if each.table == "log_transactions" else ())
     ]
     frames = [cluster.log_transactions(partitions=[tp]) for tp in TOPIC_PARTITIONS]
     expected = [row for each in frames for row in LOG_TRANSACTIONS.rows(each)]

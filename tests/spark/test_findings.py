@@ -28,7 +28,7 @@ from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis import hold_findings as rules
 from toolkit.analysis.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.hold_findings import by_producer, held_findings
-from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
+from toolkit.analysis.log.log_transactions import LogArray, finish, log_transaction_table, partial_transactions
 from toolkit.errors import ActionRefused, UsageError
 from toolkit.formats.headers import Headers
 from toolkit.lab.samples import load
@@ -86,18 +86,19 @@ def random_headers(seed: int) -> Headers:
     return headers
 
 
-def transactions_of_log(headers: Headers, *, partition: int = 0) -> pa.Table:
+def transactions_of_log(headers: Headers, *, partition: int = 0) -> LogArray:
     """The log transactions of one log."""
     file = "/data/orders-0/00000000000000000000.log"
     where = LogId(topic="orders", partition=partition, broker_id=1)
-    return log_transaction_table(finish(partial_transactions(headers)), where, files=(file,))
+    return LogArray(finish(partial_transactions(headers)), where, (file,))
 
 
-def hold_rows(log_transactions: pa.Table, headers: Headers, *, min_held_ms: int = 0) -> list[LsoHold]:
+def hold_rows(log: LogArray, headers: Headers, *, min_held_ms: int = 0) -> list[LsoHold]:
     """The LSO holds of the log."""
     end = int(headers["last_offset"][-1]) + 1
-    found = rules.lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist()
-    return [LsoHold.of(row | {"log_end_offset": end}) for row in found]
+    found = rules.lso_holds(log.rows, min_held_ms=min_held_ms)
+    table = rules.hold_table(replace(log, rows=found), log_end_offset=None)
+    return [LsoHold.of(row | {"log_end_offset": end}) for row in table.to_pylist()]
 
 
 def data_frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
@@ -361,14 +362,12 @@ def test_recordings_and_logs_of_a_run_are_of_one_cluster(
 
 
 def test_history_near_a_hold_is_all_that_its_finding_needs(spark: SparkSession, logs: list[Headers]) -> None:
-    tables = [
+    read = [
         transactions_of_log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)
     ]
-    histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, tables[partition])]
+    histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, read[partition])]
     holds = [
-        hold
-        for table, headers in zip(tables, logs, strict=True)
-        for hold in hold_rows(table, headers, min_held_ms=2_000)
+        hold for log, headers in zip(read, logs, strict=True) for hold in hold_rows(log, headers, min_held_ms=2_000)
     ]
     near = near_transaction_history(holds, history_frame(spark, histories))
     assert len(near) < len(histories)
@@ -385,11 +384,11 @@ def history_frame(spark: SparkSession, histories: Iterable[PastTransaction]) -> 
     return data_frame(spark, [TRANSACTION_HISTORY.arrow(each.row() for each in histories)])
 
 
-def random_transaction_history(partition: int, log_transactions: pa.Table) -> list[PastTransaction]:
+def random_transaction_history(partition: int, log: LogArray) -> list[PastTransaction]:
     """Transaction history of some of its transactions; that of others is shifted by hours."""
     rng = random.Random(partition)
     history_rows = []
-    with_data = [row for row in log_transactions.to_pylist() if row["first_offset"] is not None]
+    with_data = [row for row in log_transaction_table(log).to_pylist() if row["first_offset"] is not None]
     for number, row in enumerate(with_data if partition % 3 else ()):
         outcomes = {"COMMIT": ["commit"], "ABORT": ["abort", "timeout", "fence"], None: ["open"]}[row["marker"]]
         start, end = row["start"], row["end"]

@@ -24,6 +24,7 @@ from tests.sources.log_files import (
     write_root,
     write_snapshot,
 )
+from tests.spark.read_log import state_of
 from tests.spark.test_incomplete_copies import Tables
 from toolkit import LogDir
 from toolkit.formats.coordinator_records import STATE_TOPIC
@@ -42,8 +43,7 @@ def fold(records: Iterable[TransactionLogRecord], state: StoredState | None = No
     """The new state of a partition."""
     where = LogId(topic=STATE_TOPIC, partition=3, broker_id=1)
     *_, stored = fold_records("3", where, records, LogPlan(**plan), state)
-    (found,) = StoredState.of_table(stored.rows)
-    return found
+    return state_of(stored)
 
 
 def current(state: StoredState) -> list[Row]:

@@ -35,7 +35,7 @@ from tests.sources.log_files import (
     write_snapshot,
     write_state_topic,
 )
-from tests.spark.read_log import listed
+from tests.spark.read_log import listed, rows_of
 from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
@@ -82,7 +82,7 @@ class Tables:
             work = LogWork(log=log, listing=files.listings[log], plan=plan, state=self.states.get(log))
             work = pickle.loads(pickle.dumps(work))
             found = fold_work(work, self.options)
-            folded += [(log, each.table, each.is_final, row) for each in found for row in each.rows.to_pylist()]
+            folded += [(log, each.table, each.is_final, row) for each in found for row in rows_of(each)]
         states = FoldStates(store=None, runs=[], run_id=1, before=self.states)  # type: ignore[arg-type]
         states.add([StoredState.of(row) for _, table, _, row in folded if table == STATE.name], files.listings, plans)
         self.states |= states.new

@@ -11,12 +11,14 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.sources.log_files import NOON, data, marker
+from tests.spark import read_log
 from tests.spark.frames import damaged_copy
 from tests.spark.test_incomplete_copies import Tables, assert_like_log_dir
-from toolkit.analysis.log.log_transactions import END_NOT_READ, begin
+from toolkit.analysis.log.log_transactions import END_NOT_READ, LOG_TRANSACTION, LogArray, begin
 from toolkit.config import ClientConfig
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, DamagedRange, Headers, LogChunk
@@ -25,7 +27,7 @@ from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row, Table
 from toolkit.schema.table import LogId
 from toolkit.sources.live import partition_log
 from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange
-from toolkit.sources.log_tables import ReadError
+from toolkit.sources.log_tables import ReadError, error_table
 from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, LogWork, StoppedRead, WorkOptions, fold_log, fold_work
@@ -53,7 +55,7 @@ def run(
 
 
 def rows_of(folded: Sequence[FoldedRows], table: Table = LOG_TRANSACTIONS) -> list[Row]:
-    return [row for each in folded if each.table == table.name for row in each.rows.to_pylist()]
+    return [row for each in folded if each.table == table.name for row in read_log.rows_of(each)]
 
 
 def chunk(*batches: bytes) -> LogChunk:
@@ -79,12 +81,12 @@ def test_damage_in_a_response_of_a_broker_is_a_row_that_stays(monkeypatch: pytes
     )
     folded = list(fold_work(work, WorkOptions(min_held_ms=0, config=mock.Mock())))
     of_log = [each for each in folded if each.table == LOG_TRANSACTIONS.name]
-    rows = [(row, each.is_final) for each in of_log for row in each.rows.to_pylist()]
+    rows = [(row, each.is_final) for each in of_log for row in read_log.rows_of(each)]
     (damage,) = [is_final for row, is_final in rows if row["producer_id"] is None]
     assert damage, "the next run begins after it"
     outcomes = {row["first_offset"]: row["outcome"] for row, _ in rows if row["producer_id"] is not None}
     assert outcomes == {0: None, 2: "commit"}
-    assert StoredState.of_table(folded[-1].rows)[0].log_end_offset == 6
+    assert read_log.state_of(folded[-1]).log_end_offset == 6
 
 
 def test_transactions_open_before_lost_offsets_have_no_outcome() -> None:
@@ -107,10 +109,10 @@ def test_transactions_open_before_lost_offsets_have_no_outcome() -> None:
 def test_a_file_that_could_not_be_opened_is_marked_in_the_state() -> None:
     unreadable = replace(chunk(), damage=(DamagedRange(0, 0, "UNREADABLE: no permission."),))
     state = LogState(where=LOG_ID)
-    (stored,) = StoredState.of_table(run(state, unreadable, end=0)[-1].rows)
+    stored = read_log.state_of(run(state, unreadable, end=0)[-1])
     assert (stored.is_unread, stored.is_damaged) == (True, True)
     *rows, last = run(LogState.of(stored), plan=LogPlan(mode=TRUNCATED, offset=0))
-    (stored,) = StoredState.of_table(last.rows)
+    stored = read_log.state_of(last)
     assert (stored.is_unread, stored.is_damaged, rows_of(rows)) == (False, False, [])
 
 
@@ -118,10 +120,10 @@ def test_a_partition_whose_first_read_failed_is_read_by_the_next_run() -> None:
     """Every later run failed: "The transactions that begin the log cannot follow others"."""
     batches = chunk(data(0, 7, NOON), marker(1, 7, NOON), data(2, 7, NOON))
     *failed, last = run(LogState(where=LOG_ID), plan=LogPlan(start=0, stop=90), failure="NOT_LEADER: it moved.")
-    assert [(each.is_final, row["error"]) for each in failed for row in each.rows.to_pylist()] == [
+    assert [(each.is_final, row["error"]) for each in failed for row in read_log.rows_of(each)] == [
         (False, "NOT_LEADER: it moved.")
     ] * 2
-    (stored,) = StoredState.of_table(last.rows)
+    stored = read_log.state_of(last)
     again = run(LogState.of(stored), batches, plan=LogPlan(start=0, stop=90, mode=CONTINUED))
     assert [row["outcome"] for row in rows_of(again)] == ["commit", "open"]
     assert rows_of(again) == rows_of(run(LogState(where=LOG_ID), batches, plan=LogPlan(start=0, stop=90)))
@@ -182,11 +184,30 @@ def test_a_log_of_any_size_is_folded_in_the_same_memory() -> None:
         tracemalloc.start()
         with mock.patch.object(log_fold, "ROWS_AT_ONCE", 1):
             for table, rows, is_final in fold_log(LOG, LogRead(chunks=read, before=begin()), FROM_BEGINNING, state):
-                found += len(rows) if (table, is_final) == (LOG_TRANSACTIONS.name, True) else 0
+                if (table, is_final) == (LOG_TRANSACTIONS.name, True):
+                    assert isinstance(rows, LogArray)
+                    found += len(rows)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert found == count * size // 1000 * 50
     assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_each_staged_row_has_its_own_log() -> None:
+    """The rows of many logs become one table, errors after the others."""
+    rows = np.zeros(2, LOG_TRANSACTION)
+    found = [
+        (error_table([ReadError(None, None, "UNREADABLE: no.")], replace(LOG_ID, broker_id=1)), "log 1", True),
+        (LogArray(rows, replace(LOG_ID, broker_id=2)), "log 2", False),
+        (LogArray(rows[:1], replace(LOG_ID, broker_id=3)), "log 3", True),
+    ]
+    staged = pa.Table.from_batches([log_fold.stage_rows(LOG_TRANSACTIONS.name, found)]).to_pylist()
+    in_order = [(2, "log 2", False)] * 2 + [(3, "log 3", True), (1, "log 1", True)]
+    assert [(row[row["table"]]["broker_id"], row["log"], row["is_final"]) for row in staged] == in_order
+    states = [(StoredState(log=log), log, log == "b") for log in ("b", "a")]
+    staged = pa.Table.from_batches([log_fold.stage_rows(STATE.name, states)]).to_pylist()
+    of_logs = [(row["state"]["log"], row["log"], row["is_final"]) for row in staged]
+    assert of_logs == [("a", "a", False), ("b", "b", True)]
 
 
 def test_a_live_partition_without_leader_has_a_row_until_it_can_be_read() -> None:
@@ -196,8 +217,10 @@ def test_a_live_partition_without_leader_has_a_row_until_it_can_be_read() -> Non
     (plan,) = plan_logs({listing.log: listing}, {}).values()
     *rows, state = fold_work(LogWork(log=listing.log, listing=listing, plan=plan, state=None), options)
     assert [each.table for each in rows] == [LOG_TRANSACTIONS.name, LSO_TIMELINE.name]
-    assert [(each.is_final, each.rows["error"].to_pylist()) for each in rows] == [(False, [listing.error])] * 2
-    (stored,) = StoredState.of_table(state.rows)
+    assert [(each.is_final, row["error"]) for each in rows for row in read_log.rows_of(each)] == [
+        (False, listing.error)
+    ] * 2
+    stored = read_log.state_of(state)
     back = replace(listing, begin=0, high_watermark=0, error=None)
     assert plan_logs({listing.log: replace(back, high_watermark=4)}, {listing.log: stored}) != {}
     read_before = replace(stored, log_end_offset=0)

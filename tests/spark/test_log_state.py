@@ -9,8 +9,17 @@ import pyarrow as pa
 import pytest
 
 from tests.analysis.random_logs import Step, batches
-from toolkit.analysis.hold_findings import lso_holds
-from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, RunningTotals, begin
+from toolkit.analysis.hold_findings import hold_table, lso_holds
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    END_NOT_READ,
+    LogArray,
+    LogTransactions,
+    PartialTransactions,
+    RunningTotals,
+    begin,
+    log_transaction_table,
+)
 from toolkit.formats.headers import Headers, LogChunk
 from toolkit.schema import LSO_HOLDS, Row
 from toolkit.schema.table import LogId
@@ -28,19 +37,19 @@ def taken(state: LogState, headers: Headers, before: PartialTransactions = EMPTY
 
 
 def expected_holds(
-    headers: Headers, ranges: Sequence[pa.Table], min_held_ms: int, log_end_offset: int | None
+    headers: Headers, ranges: Sequence[LogTransactions], min_held_ms: int, log_end_offset: int | None
 ) -> list[Row]:
     """The holds of a complete log, with the records that they held; `ranges` as for `lso_holds`."""
     totals = RunningTotals()
     if len(headers):
         totals.add(headers, headers["base_offset"])
     holds = []
-    for row in lso_holds(*ranges, min_held_ms=min_held_ms).to_pylist():
+    found = lso_holds(*ranges, min_held_ms=min_held_ms)
+    for row in hold_table(LogArray(found, WHERE), log_end_offset=log_end_offset).to_pylist():
         is_open = row["marker_offset"] is None
         stop = log_end_offset if is_open else row["marker_offset"]
         totals_held = None if row["truncated"] or stop is None else totals.between(row["first_offset"], stop)
         row["records_held"], row["bytes_held"] = totals_held or (None, None)
-        row["log_end_offset"] = log_end_offset if is_open else None
         holds.append(row)
     rows: list[Row] = pa.Table.from_pylist(holds, schema=LSO_HOLDS.arrow_schema).to_pylist()
     return rows
@@ -72,19 +81,19 @@ def test_the_leader_epoch_is_the_highest_and_the_time_that_of_the_last_batch() -
 
 def test_lost_transactions_are_returned_and_forgotten() -> None:
     state = state_of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("data", 3))
-    rows = state.lose_open(is_deleted=True).to_pylist()
+    rows = log_transaction_table(state.lose_open(is_deleted=True)).to_pylist()
     assert [(row["first_offset"], row["outcome"], row["error"]) for row in rows] == [
         (2, None, END_NOT_READ),
         (3, None, END_NOT_READ),
     ]
     assert (state.log_end_offset, state.end_time, state.leader_epoch) == (None, -1, -1)
     assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1], "the one that has ended"
-    assert state.lose_open(is_deleted=True).num_rows == 0, "nothing was read since"
+    assert len(state.lose_open(is_deleted=True)) == 0, "nothing was read since"
 
 
 def test_transactions_are_lost_before_any_batch_was_read() -> None:
     state = state_of(before=OPENED)
-    assert sorted(state.lose_open(is_deleted=False)["first_offset"].to_pylist()) == [3, 99]
+    assert sorted(state.lose_open(is_deleted=False).rows["first_offset"].tolist()) == [3, 99]
 
 
 def test_a_truncated_log_keeps_the_holds_before() -> None:
@@ -100,7 +109,7 @@ def test_the_steps_before_a_truncated_part_are_not_repeated() -> None:
     state.truncate(1)
     again = batches([Step("data", 2), Step("commit", 1)], base_offset=1)
     rows = taken(state, again, begin(opened_before={1000: (0, 0)}))
-    assert [int(step["offset"]) for step in rows.steps] == [3]
+    assert [int(step["offset"]) for step in rows.steps.rows] == [3]
 
 
 def test_rows_of_a_state_are_no_slice_of_those_of_all_states() -> None:
@@ -118,10 +127,10 @@ def test_the_steps_of_a_log_without_batches_are_not_repeated(serialized: bool) -
     before = begin(opened_before={9000: (90, 0)})
     state = LogState(where=WHERE)
     state.truncate(91)
-    assert [int(step["offset"]) for step in taken(state, batches([]), before).steps] == [91]
+    assert [int(step["offset"]) for step in taken(state, batches([]), before).steps.rows] == [91]
     for offset in (95, 80):
         state.truncate(offset)
         if serialized:
             state = LogState.of(state.stored("log"))
         rows = taken(state, batches([], base_offset=100), before)
-        assert [int(step["offset"]) for step in rows.steps] == ([] if offset == 95 else [91])
+        assert [int(step["offset"]) for step in rows.steps.rows] == ([] if offset == 95 else [91])

@@ -23,59 +23,81 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from toolkit.analysis.diagnosis.causes import Cause, cause_of, habit
 from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_open_after_marker, decide_unknown
 from toolkit.analysis.findings_over_time import close
+from toolkit.analysis.log.log_transactions import (
+    CLOCKS,
+    LOG_TRANSACTION,
+    LogArray,
+    LogTransactionField,
+    LogTransactions,
+    log_transaction_table,
+)
 from toolkit.analysis.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import Array, integers, labels, milliseconds, numbers, times
+from toolkit.formats.headers import Array, StructuredArray, arrow_table, concatenate, labels, numbers, times
 from toolkit.schema import LSO_HOLDS
 from toolkit.schema.durations import CLOCKS_DIFFER, duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.recorded import LsoHold
-from toolkit.schema.table import EPOCH, TransactionKey
+from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LsoHold
+from toolkit.schema.table import EPOCH, LAST_TIME, TransactionKey
 
 NEVER = np.iinfo(np.int64).max
 DIFFER_MS = int(CLOCKS_DIFFER.total_seconds() * 1000)
-PRODUCER, BROKER = 0, 1
-CLOCKS = ("producer", "broker")
-SCHEMA = LSO_HOLDS.arrow_schema
-TYPES = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
+BROKER = CLOCKS.index("broker")
+OwnField = Literal[
+    "after_offset",
+    "not_before",  # ms, as all times
+    "not_after",
+    "opened_at",
+    "opened_at_clock",  # as start_clock
+    "held_from",
+    "held_ms",
+    "least_ms",
+    "as_of",
+    "records_held",
+    "bytes_held",
+]
+HoldField = LogTransactionField | OwnField
+HOLD = np.dtype([*LOG_TRANSACTION.descr, *((name, "i8") for name in get_args(OwnField))])
+"""One row per transaction that held or holds the LSO of its log, as `LSO_HOLDS`; -1 is unknown."""
+
+Holds: TypeAlias = StructuredArray[HoldField]
+"""A structured array of `HOLD`."""
+
+NO_HOLDS: Holds = np.zeros(0, HOLD)
 
 
-def lso_holds(*ranges: pa.Table, min_held_ms: int = 0) -> pa.Table:
-    """Every transaction that held the LSO of one log for long enough, or still does.
+def lso_holds(*ranges: LogTransactions, min_held_ms: int = 0) -> Holds:
+    """Every transaction that held the LSO of one log for long enough, or still does, by first offset.
 
-    Rows of `LSO_HOLDS`, by first offset.
-    `*ranges`: rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; if it has missing offsets, those of each
-        range between them. Only those open at the end of the last range are known to be open.
+    `*ranges`: transactions of one log, in any order; if it has missing offsets, those of each range between them. Only
+        those open at the end of the last range are known to be open.
     `min_held_ms`: leave out ended transactions that held the LSO for less; those with an unknown duration stay.
     """
-    if not any(each.num_rows for each in ranges):  # most logs of a cluster; by far cheaper
-        return SCHEMA.empty_table()
     found = [candidates(each, min_held_ms=min_held_ms) for each in ranges]
-    found[:-1] = [each.filter(pc.is_valid(each["marker_offset"])) for each in found[:-1]]
-    return without_short_holds(pa.concat_tables(found), min_held_ms=min_held_ms)
+    found[:-1] = [each[each["marker_offset"] >= 0] for each in found[:-1]]
+    return without_short_holds(concatenate(found, HOLD), min_held_ms=min_held_ms)
 
 
-def candidates(log_transactions: pa.Table, *, start: int = 0, min_held_ms: int = 0) -> pa.Table:
+def candidates(log_transactions: LogTransactions, *, start: int = 0, min_held_ms: int = 0) -> Holds:
     """Candidates for holds from one range of a log; `without_short_holds` selects from the candidates of all ranges.
 
-    Rows of `LSO_HOLDS`. They include holds of any duration that need the time of a marker in another range. The first
-    and the last marker of this range are rows without first_offset.
-    `log_transactions`: rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; the transactions in the range are
-        enough.
+    They include holds of any duration that need the time of a marker in another range. The first and the last marker of
+    this range are rows without first_offset.
+    `log_transactions`: of one log, in any order; the transactions in the range are enough.
     `start`: only transactions that became the lowest at a batch or marker from this offset on, so each is in one range.
     `min_held_ms`: as for `lso_holds`.
     """
     marker_times = _MarkerTimes.of(log_transactions, start)
-    first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
+    first, marker = log_transactions["first_offset"], log_transactions["marker_offset"]
     rows = np.flatnonzero(first >= 0)
     rows = rows[np.argsort(first[rows], kind="stable")]
     end = np.where(marker[rows] < 0, NEVER, marker[rows])
@@ -85,74 +107,94 @@ def candidates(log_transactions: pa.Table, *, start: int = 0, min_held_ms: int =
     first = first[rows]
     alone = first > before  # no other transaction was open when it opened
     became_at = np.where(alone, first, before)  # offset of the batch or marker that made it the lowest
-    time_before = np.concatenate(([-1], milliseconds(log_transactions["end"])[rows]))[: len(rows)]
-    not_before: Array = np.where(alone, marker_times.before(first), -1)
+    time_before = np.concatenate(([-1], _known_times(log_transactions["end"])[rows]))[: len(rows)]
+    found = _unknown_holds(len(rows))
+    for name in get_args(LogTransactionField):
+        found[name] = log_transactions[name][rows]
+    found["after_offset"] = np.where(alone, -1, became_at)
+    found["not_before"] = np.where(alone, marker_times.before(first), -1)
     # If it was not alone, the markers around its first batch may be anywhere before.
-    not_after: Array = np.where(alone, marker_times.after(first), time_before)
-    new_columns = {
-        "after_offset": numbers(np.where(alone, -1, became_at)),
-        "not_before": times(not_before),
-        "not_after": times(not_after),
-    }
-    found = _with_times(hold_table(log_transactions.take(pa.array(rows)), new_columns))
-    bounded = ~alone | (not_after >= 0)  # with a marker before it, it can only turn out shorter
-    found = found.filter(pa.array((became_at >= start) & (~bounded | _long_enough(found, min_held_ms))))
-    return pa.concat_tables([found, marker_times.table(log_transactions)])
+    found["not_after"] = np.where(alone, marker_times.after(first), time_before)
+    _set_times(found)
+    bounded = ~alone | (found["not_after"] >= 0)  # with a marker before it, it can only turn out shorter
+    found = found[(became_at >= start) & (~bounded | _long_enough(found, min_held_ms))]
+    return concatenate((found, marker_times.ends()), HOLD)
 
 
-def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
-    """The holds of one log, from the `candidates` of all its ranges.
+def without_short_holds(found: Holds, *, min_held_ms: int = 0) -> Holds:
+    """The holds of one log, from the `candidates` of all its ranges, by first offset.
 
-    Rows of `LSO_HOLDS`, by first offset. `found`: rows of `LSO_HOLDS`, in any order. `min_held_ms`: as for `lso_holds`.
+    `found`: in any order. `min_held_ms`: as for `lso_holds`.
     """
     marker_times = _MarkerTimes.of(found)
-    found = found.filter(pc.is_valid(found["first_offset"])).sort_by("first_offset")
-    first, alone = integers(found["first_offset"]), pc.is_null(found["after_offset"]).to_numpy()
-    before, after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
-    before = np.where(alone & (before < 0), marker_times.before(first), before)
-    after = np.where(alone & (after < 0), marker_times.after(first), after)
-    as_of = np.full(found.num_rows, marker_times.times[-1] if len(marker_times.times) else -1)
-    found = hold_table(found, {"not_before": times(before), "not_after": times(after), "as_of": times(as_of)})
-    found = _with_times(found)
-    return found.filter(pa.array(_long_enough(found, min_held_ms)))
+    found = found[found["first_offset"] >= 0]
+    found = found[np.argsort(found["first_offset"], kind="stable")]
+    first, alone = found["first_offset"], found["after_offset"] < 0
+    before, after = found["not_before"], found["not_after"]
+    found["not_before"] = np.where(alone & (before < 0), marker_times.before(first), before)
+    found["not_after"] = np.where(alone & (after < 0), marker_times.after(first), after)
+    found["as_of"] = marker_times.times[-1] if len(marker_times.times) else -1
+    _set_times(found)
+    return found[_long_enough(found, min_held_ms)]
 
 
-def _with_times(found: pa.Table) -> pa.Table:
+def hold_table(log: LogArray, *, log_end_offset: int | None) -> pa.Table:
+    """Holds of a log as an Arrow table with exactly the columns of ``schema.LSO_HOLDS``.
+
+    `log_end_offset`: of the log, for those that are open.
+    """
+    holds: Holds = log.rows
+    log_transactions = log_transaction_table(log).select(LOG_TRANSACTION_COLUMNS)
+    amounts: tuple[OwnField, ...] = ("after_offset", "held_ms", "least_ms", "records_held", "bytes_held")
+    own_times: tuple[OwnField, ...] = ("not_before", "not_after", "opened_at", "held_from", "as_of")
+    is_open = holds["marker_offset"] < 0
+    columns = {
+        **dict(zip(log_transactions.column_names, log_transactions.columns, strict=True)),
+        **{name: numbers(holds[name]) for name in amounts},
+        **{name: times(holds[name]) for name in own_times},
+        "opened_at_clock": labels(holds["opened_at_clock"], CLOCKS),
+        "held_to": times(holds["end"]),
+        "log_end_offset": numbers(np.where(is_open, -1 if log_end_offset is None else log_end_offset, -1)),
+    }
+    return arrow_table(LSO_HOLDS, columns, rows=len(holds))
+
+
+def _unknown_holds(count: int) -> Holds:
+    found: Holds = np.full(count, -1, HOLD)
+    return found
+
+
+def _known_times(milliseconds: Array) -> Array:
+    """Times, with -1 for what no clock can say, as `toolkit.formats.headers.times`."""
+    return np.where((milliseconds < 0) | (milliseconds > LAST_TIME), -1, milliseconds)
+
+
+def _set_times(found: Holds) -> None:
     """Set the times that follow from the markers around each first batch."""
-    alone = pc.is_null(found["after_offset"]).to_numpy()
-    not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
-    end = milliseconds(found["end"])
-    until: Array = np.where(end >= 0, end, milliseconds(found["as_of"]))
-    opened_at, opened_at_clock = _openings(found, not_before, not_after)
+    alone, not_after = found["after_offset"] < 0, found["not_after"]
+    end = _known_times(found["end"])
+    until: Array = np.where(end >= 0, end, found["as_of"])
+    opened_at, found["opened_at_clock"] = _openings(found)
     held_from: Array = np.where(alone, opened_at, not_after)
     held_from = np.where(end >= 0, np.minimum(held_from, end), held_from)
-    return hold_table(
-        found,
-        {
-            "opened_at": times(opened_at),
-            "opened_at_clock": labels(opened_at_clock, CLOCKS),
-            "held_from": times(held_from),
-            "held_to": times(end),
-            "held_ms": numbers(np.where((end >= 0) & (held_from >= 0), end - held_from, -1)),
-            "least_ms": numbers(np.where((until >= 0) & (not_after >= 0), np.maximum(until - not_after, 0), -1)),
-        },
-    )
+    found["opened_at"], found["held_from"] = opened_at, held_from
+    found["held_ms"] = np.where((end >= 0) & (held_from >= 0), end - held_from, -1)
+    found["least_ms"] = np.where((until >= 0) & (not_after >= 0), np.maximum(until - not_after, 0), -1)
 
 
-def _openings(found: pa.Table, not_before: Array, not_after: Array) -> tuple[Array, Array]:
+def _openings(found: Holds) -> tuple[Array, Array]:
     """When they opened, and by whose clock: the producer's only if the markers around the first batch allow it."""
-    start_ms = milliseconds(found["start"])
-    by_broker = pc.is_in(found["start_clock"], pa.array(CLOCKS[BROKER:])).to_numpy()
-    allowed = (not_before < 0) | (start_ms >= not_before - DIFFER_MS)
-    allowed &= (not_after < 0) | (start_ms <= not_after + DIFFER_MS)
-    is_plausible = (start_ms >= 0) & (by_broker | allowed)
-    clock = np.where(is_plausible, np.where(by_broker, BROKER, PRODUCER), np.where(not_before >= 0, BROKER, -1))
-    return np.where(is_plausible, start_ms, not_before), clock
+    not_before, not_after, start = found["not_before"], found["not_after"], _known_times(found["start"])
+    by_broker = found["start_clock"] == BROKER
+    allowed = (not_before < 0) | (start >= not_before - DIFFER_MS)
+    allowed &= (not_after < 0) | (start <= not_after + DIFFER_MS)
+    is_plausible = (start >= 0) & (by_broker | allowed)
+    clock = np.where(is_plausible, found["start_clock"], np.where(not_before >= 0, BROKER, -1))
+    return np.where(is_plausible, start, not_before), clock
 
 
-def _long_enough(found: pa.Table, min_held_ms: int) -> Array:
-    held_ms = integers(found["held_ms"])
-    return (held_ms < 0) | (held_ms >= min_held_ms)
+def _long_enough(found: Holds, min_held_ms: int) -> Array:
+    return (found["held_ms"] < 0) | (found["held_ms"] >= min_held_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,15 +203,14 @@ class _MarkerTimes:
 
     offsets: Array
     times: Array
-    rows: Array
 
     @staticmethod
-    def of(log_transactions: pa.Table, start: int = 0) -> _MarkerTimes:
+    def of(log_transactions: LogTransactions, start: int = 0) -> _MarkerTimes:
         """Those from an offset on."""
-        offsets, ends = integers(log_transactions["marker_offset"]), milliseconds(log_transactions["end"])
+        offsets, ends = log_transactions["marker_offset"], _known_times(log_transactions["end"])
         rows = np.flatnonzero((offsets >= start) & (ends >= 0))
         rows = rows[np.argsort(offsets[rows], kind="stable")]
-        return _MarkerTimes(offsets=offsets[rows], times=ends[rows], rows=rows)
+        return _MarkerTimes(offsets=offsets[rows], times=ends[rows])
 
     def before(self, offsets: Array) -> Array:
         """Time of the last marker before each offset; -1 if there is none."""
@@ -179,20 +220,12 @@ class _MarkerTimes:
         """Time of the first marker after each offset; -1 if there is none."""
         return np.concatenate((self.times, [-1]))[np.searchsorted(self.offsets, offsets)]
 
-    def table(self, log_transactions: pa.Table) -> pa.Table:
-        """The first and the last marker as rows of `LSO_HOLDS` without first offset."""
-        markers = log_transactions.select(["topic", "partition", "broker_id", "marker_offset", "end"])
-        return hold_table(markers.take(pa.array(self.rows[[0, -1]] if len(self.rows) else self.rows)), {})
-
-
-def hold_table(rows: pa.Table, new_columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows of `LSO_HOLDS` with new columns; those that the rows lack are null."""
-    known = dict(zip(rows.column_names, rows.columns, strict=True)) | dict(new_columns)
-    columns = []
-    for name, type_ in TYPES.items():
-        column = known[name] if name in known else pa.nulls(rows.num_rows, type_)
-        columns.append(column if column.type == type_ else column.cast(type_))  # a cast costs more than the comparison
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    def ends(self) -> Holds:
+        """The first and the last marker, as rows without first offset."""
+        rows = [0, -1] if len(self.offsets) else []
+        found = _unknown_holds(len(rows))
+        found["marker_offset"], found["end"] = self.offsets[rows], self.times[rows]
+        return found
 
 
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.causes.held_since`

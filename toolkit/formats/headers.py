@@ -210,10 +210,11 @@ class LogChunk:
     pieces: Sequence[tuple[int, bytes]] = ()
 
 
-def concatenate(parts: Iterable[Headers]) -> Headers:
-    """Concatenate headers, as plain bytes: numpy copies these faster than fields."""
-    row = f"V{HEADER.itemsize}"
-    return np.concatenate([np.empty(0, row), *(part.view(row) for part in parts)]).view(HEADER)
+def concatenate(parts: Iterable[Rows], dtype: np.dtype[Any] = HEADER) -> Rows:
+    """Concatenate structured arrays of one type, as plain bytes: numpy copies these faster than fields."""
+    row = f"V{dtype.itemsize}"
+    whole: Any = np.concatenate([np.empty(0, row), *(part.view(row) for part in parts)]).view(dtype)
+    return whole  # type: ignore[no-any-return]
 
 
 def take_rows(rows: Rows, indices: Array) -> Rows:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
+    LogArray,
     LogTransactions,
     PartialTransactions,
     RunningTotals,
@@ -175,7 +176,7 @@ def log_transaction_tables(
     fold = LogFold(partial=before)
     for found in _folded(fold, chunks):
         own = found if producer_id is None else found[found["producer_id"] == producer_id]
-        yield log_transaction_table(own, log_id, files=fold.file_names)
+        yield log_transaction_table(LogArray(own, log_id, fold.file_names))
     if fold.damage:
         yield error_table(fold.damage, log_id)
 
@@ -223,7 +224,7 @@ def lso_timeline_tables(
     at_end = (each.error for each in fold.damage[fold.damage_inside :] if not each.damage.is_torn)
     unread += [(end, error) for error in islice(at_end, 1)]  # after the last batch, where more may follow
     errors = [LsoStep(**log_id.columns, offset=offset, error=error) for offset, error in unread]
-    return lso_table(np.concatenate(steps), log_id), LSO_TIMELINE.arrow(errors)
+    return lso_table(*(LogArray(each, log_id) for each in steps)), LSO_TIMELINE.arrow(errors)
 
 
 def _folded(fold: LogFold, chunks: Iterable[LogChunk]) -> Iterator[LogTransactions]:

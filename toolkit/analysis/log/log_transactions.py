@@ -37,6 +37,7 @@ from toolkit.formats.headers import (
     Headers,
     StructuredArray,
     arrow_table,
+    concatenate,
     labels,
     numbers,
     take_rows,
@@ -214,14 +215,24 @@ def finish(partial_transactions: PartialTransactions) -> LogTransactions:
     return take_rows(log_transactions, np.lexsort(keys))
 
 
-def log_transaction_table(
-    log_transactions: LogTransactions, where: LogId, *, files: Sequence[str | None] = (None,)
-) -> pa.Table:
+@dataclass(frozen=True, slots=True, eq=False)
+class LogArray:
+    """Rows of one log: a structured array."""
+
+    rows: StructuredArray[Any]
+    where: LogId
+    files: Sequence[str | None] = (None,)  # the name of each number in a field ``file``
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def log_transaction_table(*logs: LogArray) -> pa.Table:
     """Transactions as an Arrow table with exactly the columns of ``schema.LOG_TRANSACTIONS``, in unchanged order.
 
-    `log_transactions`: from `finish`. `where`: their log.
-    `files`: the file of each ``file_id``.
+    `*logs`: transactions of logs, from `finish`: a table of hundreds takes little longer than one of a single log.
     """
+    log_transactions: LogTransactions = _joined([each.rows for each in logs])
     columns = {
         name: numbers(log_transactions[name])
         for name in get_args(LogTransactionField)
@@ -231,7 +242,7 @@ def log_transaction_table(
         LOG_TRANSACTIONS,
         columns
         | {
-            **where.columns,
+            **_log_columns(logs),
             "first_batch_last_offset": numbers(log_transactions["first_batch_end"] - 1),
             "outcome": labels(log_transactions["outcome"], OUTCOMES),
             "marker": labels(log_transactions["marker"], MARKER_NAMES),
@@ -239,11 +250,31 @@ def log_transaction_table(
             "start_clock": labels(log_transactions["start_clock"], CLOCKS),
             "end": times(log_transactions["end"]),
             "truncated": numbers(log_transactions["truncated"] == 1, null=log_transactions["truncated"] < 0),
-            "file": labels(log_transactions["file"], files),
+            "file": _file_names(logs),
             "error": labels(_errors(log_transactions), (NO_MARKER_TYPE, END_NOT_READ)),
         },
         rows=len(log_transactions),
     )
+
+
+def _log_columns(logs: Sequence[LogArray]) -> Mapping[str, pa.Array]:
+    """Topic, partition and broker of each row."""
+    number_of_log = pa.array(np.repeat(np.arange(len(logs)), [len(each.rows) for each in logs]))
+    columns = {
+        "topic": pa.array([each.where.topic for each in logs], pa.string()),
+        "partition": pa.array([each.where.partition for each in logs], pa.int32()),
+        "broker_id": pa.array([each.where.broker_id for each in logs], pa.int32()),
+    }
+    return {name: column.take(number_of_log) for name, column in columns.items()}
+
+
+def _file_names(logs: Sequence[LogArray]) -> pa.Array:
+    names, codes = list[str | None](), [np.zeros(0, np.int64)]
+    for each in logs:
+        file = each.rows["file"]
+        codes.append(np.where((file >= 0) & (file < len(each.files)), file + len(names), -1))
+        names += each.files
+    return labels(np.concatenate(codes), names)
 
 
 def lose_open(log_transactions: LogTransactions) -> LogTransactions:
@@ -367,8 +398,8 @@ def _outcomes(log_transactions: LogTransactions) -> Array:
     return np.where(log_transactions["marker_offset"] < 0, OPEN, ended)
 
 
-def _joined(parts: tuple[LogTransactions, ...] | list[LogTransactions]) -> LogTransactions:
-    return np.concatenate(parts) if parts else NO_LOG_TRANSACTIONS
+def _joined(parts: Sequence[LogTransactions]) -> LogTransactions:
+    return parts[0] if len(parts) == 1 else concatenate(parts, LOG_TRANSACTION)
 
 
 def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
@@ -542,11 +573,12 @@ def lso_steps(
     return steps
 
 
-def lso_table(steps: Array, where: LogId) -> pa.Table:
+def lso_table(*logs: LogArray) -> pa.Table:
     """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``."""
+    steps: Array = concatenate([each.rows for each in logs], LSO_STEP)
     columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
     from_steps = {"at": times(steps["at"]), "event": labels(steps["event"], EVENTS)}
-    return arrow_table(LSO_TIMELINE, {**columns, **where.columns, **from_steps}, rows=len(steps))
+    return arrow_table(LSO_TIMELINE, {**columns, **_log_columns(logs), **from_steps}, rows=len(steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -637,4 +669,4 @@ def statistics_row(statistics: Statistics, where: LogId, *, error: str | None = 
 
 def open_rows(statistics: Statistics, where: LogId) -> list[LogTransaction]:
     """The open transactions."""
-    return LogTransaction.of_table(log_transaction_table(statistics.open, where))
+    return LogTransaction.of_table(log_transaction_table(LogArray(statistics.open, where)))

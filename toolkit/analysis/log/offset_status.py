@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkit.analysis.log.log_transactions import finish, log_transaction_table, markers, partial_transactions
+from toolkit.analysis.log.log_transactions import LogArray, finish, log_transaction_table, markers, partial_transactions
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import (
     ABORT,
@@ -255,7 +255,7 @@ def transactions_at(batches: Headers, offset: int) -> dict[int, LogTransaction]:
     first, marker = found["first_offset"], found["marker_offset"]
     has_begun = ((first >= 0) & (first <= offset)) | (marker == offset)
     at_offset = found[has_begun & ((marker < 0) | (marker >= offset))]
-    rows = LogTransaction.of_table(log_transaction_table(at_offset, UNKNOWN_LOG))
+    rows = LogTransaction.of_table(log_transaction_table(LogArray(at_offset, UNKNOWN_LOG)))
     return {each.producer_id: each for each in rows if each.producer_id is not None}
 
 

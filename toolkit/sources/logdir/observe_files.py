@@ -24,8 +24,8 @@ from toolkit.analysis.diagnosis.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime, Coverage, Observation
-from toolkit.analysis.hold_findings import by_producer, held_findings, held_offsets, lso_holds
-from toolkit.analysis.log.log_transactions import log_transaction_table
+from toolkit.analysis.hold_findings import by_producer, held_findings, held_offsets, hold_table, lso_holds
+from toolkit.analysis.log.log_transactions import LogArray
 from toolkit.analysis.log.offset_status import intact
 from toolkit.analysis.transaction_history import CoordinatorLog, transaction_history
 from toolkit.analysis.transaction_owners import OPEN_STATES, owner_clauses
@@ -35,7 +35,7 @@ from toolkit.formats.headers import Headers, concatenate
 from toolkit.schema import utc
 from toolkit.schema.live import Finding, Producer
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
-from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, FirstBatch, LsoHold
+from toolkit.schema.recorded import FirstBatch, LsoHold
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.diagnose import EvidenceSource
 from toolkit.sources.logdir.consistency import CopyProof, check_consistency, end_time, foreign_id_doubts
@@ -511,15 +511,11 @@ def replica_holds(
     `min_held_ms`: as for `toolkit.analysis.hold_findings.lso_holds`.
     """
     window = state.window
-    ranges = [
-        log_transaction_table(folded.log_transactions, state.log.where, files=window.fold.file_names).select(
-            LOG_TRANSACTION_COLUMNS
-        )
-        for folded in window.ranges
-    ]
+    fold = window.fold
+    found = lso_holds(*(each.log_transactions for each in window.ranges), min_held_ms=min_held_ms)
+    table = hold_table(LogArray(found, state.log.where, fold.file_names), log_end_offset=fold.log_end_offset)
     holds = []
-    for hold in LsoHold.of_table(lso_holds(*ranges, min_held_ms=min_held_ms)):
-        hold = replace(hold, log_end_offset=window.fold.log_end_offset if hold.marker_offset is None else None)
+    for hold in LsoHold.of_table(table):
         held_range = held_offsets(hold, lso=lso, high_watermark=high_watermark)
         counted = None if held_range is None else window.counted(*held_range)
         records, size = (None, None) if counted is None else counted

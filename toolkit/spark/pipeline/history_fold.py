@@ -78,7 +78,7 @@ def fold_records(
         latest=max((each for each in times if each is not None), default=None),
         ids=HistoryState.table.struct_array(states),
     )
-    yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
+    yield FoldedRows(STATE.name, stored, is_final=False)
 
 
 def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.datetime | None]) -> pa.Table:

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from toolkit.analysis.hold_findings import candidates, hold_table, without_short_holds
+from toolkit.analysis.hold_findings import HOLD, NO_HOLDS, Holds, candidates, hold_table, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
     NO_LOG_TRANSACTIONS,
     OPEN,
+    LogArray,
     LogTransactionField,
     LogTransactions,
     PartialTransactions,
@@ -41,12 +41,11 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.analysis.log.offset_status import at_missing_offsets, intact
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.formats.headers import Array, LogChunk, LostOffsets, integers, numbers, take_rows
+from toolkit.formats.headers import Array, LogChunk, LostOffsets, StructuredArray, concatenate, take_rows
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_HOLDS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import LsoStep, TransactionLogRecord
-from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS
-from toolkit.schema.table import EPOCH, LogId, TopicPartition
+from toolkit.schema.table import EPOCH, LogId, Table, TopicPartition
 from toolkit.sources.log_tables import LogFold, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
@@ -55,6 +54,7 @@ from toolkit.spark.datasources.log_reader import LogListing, bundled
 from toolkit.spark.pipeline.history_fold import fold_records
 from toolkit.spark.pipeline.log_states import CONTINUED, LOST, NEVER, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import (
+    HOLDS,
     IDS,
     IS_FINAL,
     LOG,
@@ -62,7 +62,9 @@ from toolkit.spark.pipeline.stored_tables import (
     STATE,
     FoldedRows,
     StoredState,
+    array_of,
     damaged_segments,
+    stored_rows,
 )
 
 if TYPE_CHECKING:
@@ -76,17 +78,15 @@ if TYPE_CHECKING:
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 """Data records and bytes of a log before one of its batches."""
 
-NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
-NO_TRANSACTIONS: pa.Table = LOG_TRANSACTIONS.arrow_schema.empty_table()
 ROWS_AT_ONCE = 1 << 16
 MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 class LogRows(NamedTuple):
-    """Rows of ``schema.LOG_TRANSACTIONS``, and an array of `toolkit.analysis.log.log_transactions.LSO_STEP`."""
+    """Transactions of a log, and the steps of its LSO."""
 
-    log_transactions: pa.Table
-    steps: Array
+    log_transactions: LogArray
+    steps: LogArray  # of `toolkit.analysis.log.log_transactions.LSO_STEP`
 
 
 def _new_fold() -> LogFold:
@@ -113,7 +113,8 @@ class LogState:
     records: int = 0
     bytes: int = 0
     before: dict[int, tuple[int, int]] = field(default_factory=dict)  # records and bytes before open transactions
-    holds: pa.Table = field(default_factory=lambda: NO_HOLDS)  # candidates for holds, and markers
+    holds: Holds = field(default_factory=lambda: NO_HOLDS)  # candidates for holds, and markers
+    files: dict[str | None, int] = field(default_factory=dict)  # the number of each file in `holds`
     # Of this run; damage is of the fold until it is known whether the next run reads it again.
     has_damage: bool = False
     is_unread: bool = False
@@ -130,11 +131,10 @@ class LogState:
         fold, start = self.fold, self.log_end_offset
         closed, edges = fold.take_closed(), fold.partial.edges
         # An ended transaction that may have begun before the log stays an edge: it shows that its producer is not new.
-        ended = np.concatenate((closed, edges[edges["marker_offset"] >= (start or 0)]))
-        touching: LogTransactions = np.concatenate((ended, self._open))
-        table = self._table(touching)
+        ended = concatenate((closed, edges[edges["marker_offset"] >= (start or 0)]), LOG_TRANSACTION)
+        touching: LogTransactions = concatenate((ended, self._open), LOG_TRANSACTION)
         assert fold.totals is not None
-        self._add_holds(table, start=start or 0, totals=fold.totals)
+        self._add_holds(touching, start=start or 0, totals=fold.totals)
         steps = lso_steps(touching, log_end_offset=None, start=self.steps_from if start is None else start)
         records, size = fold.totals.total
         self.records, self.bytes, self.bytes_read = self.records + records, self.bytes + size, self.bytes_read + size
@@ -144,48 +144,43 @@ class LogState:
             self.end_time, self.leader_epoch = fold.end_time, max(self.leader_epoch, fold.highest_epoch)
         elif start is None and len(touching):
             self.steps_from = int(touching["first_offset"].max()) + 1
-        final = table.slice(0, len(ended))
         if self.rows_from:
-            final = final.filter(pc.fill_null(pc.greater_equal(final["marker_offset"], self.rows_from), True))
+            ended = ended[(ended["marker_offset"] < 0) | (ended["marker_offset"] >= self.rows_from)]
             steps = steps[steps["offset"] > self.rows_from]
-        return LogRows(final, steps)
+        return LogRows(self._of_log(ended), self._of_log(steps))
 
     def open_rows(self) -> LogRows:
         """The transactions open at the log end, and the LSO there."""
         end = self.log_end_offset
         steps = lso_steps(self._open, log_end_offset=end, end_time=self.end_time, start=NEVER if end is None else end)
-        return LogRows(self._table(self._open), steps)
+        return LogRows(self._of_log(self._open), self._of_log(steps))
 
     @property
     def is_held(self) -> bool:
         """Whether `lso_holds` has a row."""
-        return bool(self._settled().num_rows)
+        return bool(len(self._settled()))
 
     def lso_holds(self) -> pa.Table:
         """Past and present holds of the LSO with the records they blocked: rows of `LSO_HOLDS`."""
-        rows = []
-        for row in self._settled().to_pylist():
-            row["broker_id"] = self.where.broker_id  # it may be known since
-            if row["marker_offset"] is None:
-                row["log_end_offset"] = self.log_end_offset
-                before = None if row["truncated"] else self.before.get(row["first_offset"])
-                if before is not None:
-                    row["records_held"], row["bytes_held"] = self.records - before[0], self.bytes - before[1]
-            rows.append(row)
-        return pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema)
+        found = self._settled()
+        for row in np.flatnonzero((found["marker_offset"] < 0) & (found["truncated"] != 1)).tolist():
+            before = self.before.get(int(found["first_offset"][row]))
+            if before is not None:
+                found["records_held"][row], found["bytes_held"][row] = self.records - before[0], self.bytes - before[1]
+        return hold_table(LogArray(found, self.where, tuple(self.files)), log_end_offset=self.log_end_offset)
 
-    def lose_open(self, *, is_deleted: bool) -> pa.Table:
-        """Drop the open transactions, which may have ended at offsets that were not read, and return their rows.
+    def lose_open(self, *, is_deleted: bool) -> LogArray:
+        """Drop the open transactions, which may have ended at offsets that were not read, and return them.
 
         `is_deleted`: whether the log now begins after these offsets: the next range starts a new log.
         """
-        rows = self._table(lose_open(self._open))
+        lost = self._of_log(lose_open(self._open))
         if is_deleted:
             self._restart(self.log_end_offset)
         else:
             self.fold.partial, self.before = EMPTY, {}
-            self.holds = self.holds.filter(pc.is_valid(self.holds["marker_offset"]))
-        return rows
+            self.holds = self.holds[self.holds["marker_offset"] >= 0]
+        return lost
 
     def truncate(self, offset: int, *, begin: int | None = None) -> None:
         """Drop the open transactions and the holds from an offset on, to read the log again from its start.
@@ -194,13 +189,12 @@ class LogState:
         """
         self._restart(offset if begin is None else begin)
         self.stays_damaged = False
-        self.holds = self.holds.filter(pc.less(self.holds["marker_offset"], offset))
+        self.holds = self.holds[self.holds["marker_offset"] < offset]
 
     def stored(self, log: str) -> StoredState:
         """The row for the next run. `log`: the name of the log."""
-        settled, marks = self._settled(), self.holds.filter(pc.is_null(self.holds["first_offset"]))
-        newest = int(np.argmax(integers(marks["marker_offset"]))) if marks.num_rows else 0
-        holds = pa.concat_tables([settled, marks.slice(newest, 1)])
+        settled, marks = self._settled(), self.holds[self.holds["first_offset"] < 0]
+        newest = marks[np.argsort(marks["marker_offset"], kind="stable")[-1:]]
         return StoredState(
             log=log,
             **self.where.columns,
@@ -210,7 +204,7 @@ class LogState:
             is_unread=self.is_unread,
             damaged_segments=json.dumps(sorted(self.damaged_segments)),
             bytes_read=self.bytes_read,
-            is_held=bool(settled.num_rows),
+            is_held=bool(len(settled)),
             latest=utc(self.end_time),
             is_settled=self.fold.partial.settled,
             stays_damaged=self.stays_damaged,
@@ -218,22 +212,13 @@ class LogState:
             records=self.records,
             bytes=self.bytes,
             open_transactions=self._open_transactions(),
-            lso_holds=holds.to_struct_array().combine_chunks() if holds.num_rows else None,
+            lso_holds=stored_rows(HOLDS, concatenate((settled, newest), HOLD), tuple(self.files)),
         )
 
     def _open_transactions(self) -> pa.StructArray | None:
-        edges, names = self.fold.partial.edges, self.fold.file_names
-        if not len(edges):
-            return None
+        edges = self.fold.partial.edges
         before = [self.before.get(at, (None, None)) for at in edges["first_offset"].tolist()]
-        columns = [
-            *(np.ascontiguousarray(edges[name]) for name in get_args(LogTransactionField)),
-            [names[number] for number in edges["file"].tolist()],
-            *zip(*before, strict=True),
-        ]
-        types = [(field.name, field.type) for field in OPEN_TRANSACTIONS.arrow_schema]
-        arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, types, strict=True)]
-        return pa.StructArray.from_arrays(arrays, [name for name, _ in types])
+        return stored_rows(OPEN_TRANSACTIONS, edges, self.fold.file_names, *zip(*before, strict=True))
 
     @classmethod
     def of(cls, stored: StoredState, where: LogId | None = None, **attributes: Any) -> LogState:
@@ -254,20 +239,13 @@ class LogState:
         )
         edges: LogTransactions = NO_LOG_TRANSACTIONS
         if stored.open_transactions is not None:
-            rows = pa.Table.from_struct_array(stored.open_transactions)
-            edges = np.empty(len(rows), LOG_TRANSACTION)
-            for name in get_args(LogTransactionField):
-                edges[name] = rows[name].to_numpy()
-            files = state.fold.files
-            edges["file"] = [files.setdefault(name, len(files)) for name in rows["file_name"].to_pylist()]
-            counted = rows.filter(pc.is_valid(rows["records_before"]))
-            offsets, *amounts = (
-                counted[each].to_pylist() for each in ("first_offset", "records_before", "bytes_before")
-            )
-            state.before = dict(zip(offsets, zip(*amounts, strict=True), strict=True))
+            edges = array_of(stored.open_transactions, LOG_TRANSACTION, state.fold.files)
+            counts = (stored.open_transactions.field(name).to_pylist() for name in ("records_before", "bytes_before"))
+            rows = zip(edges["first_offset"].tolist(), *counts, strict=True)
+            state.before = {at: (records, size) for at, records, size in rows if records is not None}
         state.fold.partial = PartialTransactions(edges=edges, settled=bool(stored.is_settled))
         if stored.lso_holds is not None:
-            state.holds = pa.Table.from_struct_array(stored.lso_holds).cast(LSO_HOLDS.arrow_schema)
+            state.holds = array_of(stored.lso_holds, HOLD, state.files)
         return state
 
     # What becomes of the rows.
@@ -285,7 +263,7 @@ class LogState:
         final, self.fold.damage = self.fold.damage, []
         yield from self._damage(final, is_final=True)
         yield self._unread_step(missing.expected, missing.reason, is_final=True)
-        yield from self._log_transactions(self.lose_open(is_deleted=is_deleted), is_final=True)
+        yield from _unless_empty(LOG_TRANSACTIONS, self.lose_open(is_deleted=is_deleted), is_final=True)
         if missing.error is not None:
             if missing.expected < missing.found:
                 self.damaged_segments.add(~missing.found)
@@ -307,7 +285,7 @@ class LogState:
         for each in [each for each in at_end if not each.damage.is_torn][:1]:
             yield self._unread_step(self.log_end_offset, each.error, is_final=False)
         yield from self._rows(self.open_rows(), is_final=False)
-        yield FoldedRows(STATE.name, STATE.arrow([self.stored(log)]), is_final=False)
+        yield FoldedRows(STATE.name, self.stored(log), is_final=False)
 
     def _unread_step(self, offset: int | None, error: str, *, is_final: bool) -> FoldedRows:
         step = LsoStep(**self.where.columns, offset=offset, error=error)
@@ -320,18 +298,16 @@ class LogState:
         self.stays_damaged |= is_final and self.has_damage
         self.is_unread |= any(each.damage.is_unreadable for each in errors)
         self.damaged_segments |= damaged_segments(errors)
-        yield from self._log_transactions(error_table(errors, self.where), is_final=is_final)
+        yield FoldedRows(LOG_TRANSACTIONS.name, error_table(errors, self.where), is_final)
         if self.with_batches and has_bytes:
             yield FoldedRows(BATCHES.name, damage_table(errors, self.where), is_final)
 
-    def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[FoldedRows]:
-        if log_transactions.num_rows:
-            yield FoldedRows(LOG_TRANSACTIONS.name, log_transactions, is_final)
-
     def _rows(self, found: LogRows, *, is_final: bool) -> Iterator[FoldedRows]:
-        yield from self._log_transactions(found.log_transactions, is_final=is_final)
-        if len(found.steps):
-            yield FoldedRows(LSO_TIMELINE.name, lso_table(found.steps, self.where), is_final)
+        yield from _unless_empty(LOG_TRANSACTIONS, found.log_transactions, is_final=is_final)
+        yield from _unless_empty(LSO_TIMELINE, found.steps, is_final=is_final)
+
+    def _of_log(self, rows: StructuredArray[Any]) -> LogArray:
+        return LogArray(rows, self.where, self.fold.file_names)
 
     # Transactions and holds.
 
@@ -348,40 +324,37 @@ class LogState:
             self.steps_from = min(offset, self.steps_from)
         self.log_end_offset, self.end_time, self.leader_epoch = None, -1, -1
         self.fold, self.before = _new_fold(), {}
-        self.holds = self.holds.filter(pc.is_valid(self.holds["marker_offset"]))
+        self.holds = self.holds[self.holds["marker_offset"] >= 0]
 
-    def _table(self, log_transactions: LogTransactions) -> pa.Table:
-        if not len(log_transactions):
-            return NO_TRANSACTIONS
-        return log_transaction_table(log_transactions, self.where, files=self.fold.file_names)
-
-    def _settled(self) -> pa.Table:
-        if self.holds["first_offset"].null_count == self.holds.num_rows:
+    def _settled(self) -> Holds:
+        if not np.any(self.holds["first_offset"] >= 0):
             return NO_HOLDS  # of most logs; by far cheaper
         return without_short_holds(self.holds, min_held_ms=self.min_held_ms)
 
-    def _add_holds(self, table: pa.Table, *, start: int, totals: RunningTotals) -> None:
-        """Add the candidates of a range; those that were open before are now as `table` has them."""
+    def _add_holds(self, log_transactions: LogTransactions, *, start: int, totals: RunningTotals) -> None:
+        """Add the candidates of a range; those that were open before are now as `log_transactions` has them."""
         counted = self._counted(totals)
         still_open = counted[np.isin(counted["offset"], self._open["first_offset"])]
         self.before = {at: (records, size) for at, records, size in still_open.tolist()}
-        if not table.num_rows:
+        if not len(log_transactions):
             return
-        table = table.select(LOG_TRANSACTION_COLUMNS)
-        found = candidates(table, start=start, min_held_ms=self.min_held_ms)
-        is_open = pc.and_(pc.is_valid(self.holds["first_offset"]), pc.is_null(self.holds["marker_offset"]))
-        known = self.holds.filter(is_open)
-        if known.num_rows:
-            near = np.flatnonzero(np.isin(integers(table["first_offset"]), integers(known["first_offset"])))
-            rows = dict(zip(_keys(table.take(pa.array(near))), near.tolist(), strict=True))
-            now = table.take(pa.array([rows[key] for key in _keys(known)], pa.int64()))
-            known = hold_table(known, {name: now[name] for name in LOG_TRANSACTION_COLUMNS})
+        found = candidates(log_transactions, start=start, min_held_ms=self.min_held_ms)
+        is_open = (self.holds["first_offset"] >= 0) & (self.holds["marker_offset"] < 0)
+        known = self.holds[is_open]
+        if len(known):
+            near = np.flatnonzero(np.isin(log_transactions["first_offset"], known["first_offset"]))
+            rows = dict(zip(_keys(log_transactions[near]), near.tolist(), strict=True))
+            now = log_transactions[[rows[key] for key in _keys(known)]]
+            for name in get_args(LogTransactionField):
+                known[name] = now[name]
             # A second range also begins at 0 if the first one had no batch.
-            found = found.filter(pa.array([key not in rows for key in _keys(found)], pa.bool_()))
+            found = found[[key not in rows for key in _keys(found)]]
         if self.holds_from:
-            found = found.filter(pc.fill_null(pc.greater_equal(found["marker_offset"], self.holds_from), True))
-        changed = _with_records(pa.concat_tables([known, found]), counted)
-        self.holds = pa.concat_tables([self.holds.filter(pc.invert(is_open)), changed])
+            found = found[(found["marker_offset"] < 0) | (found["marker_offset"] >= self.holds_from)]
+        changed, names = concatenate((known, found), HOLD), self.fold.file_names
+        _set_records(changed, counted)
+        changed["file"] = [self.files.setdefault(names[number], len(self.files)) for number in changed["file"].tolist()]
+        self.holds = concatenate((self.holds[~is_open], changed), HOLD)
 
     def _counted(self, totals: RunningTotals) -> Array:
         """Array of `COUNTED`, by offset: at the first batch and at the marker of each transaction."""
@@ -393,22 +366,23 @@ class LogState:
         return counted[np.append(counted["offset"][1:] != counted["offset"][:-1], True)] if len(counted) else counted
 
 
-def _keys(rows: pa.Table) -> list[tuple[int, int]]:
-    return list(zip(integers(rows["producer_id"]).tolist(), integers(rows["first_offset"]).tolist(), strict=True))
+def _unless_empty(table: Table, rows: LogArray, *, is_final: bool) -> Iterator[FoldedRows]:
+    if len(rows):
+        yield FoldedRows(table.name, rows, is_final)
 
 
-def _with_records(holds: pa.Table, counted: Array) -> pa.Table:
-    """Ended holds, with the records and bytes between their first offset and their marker."""
-    if holds["first_offset"].null_count == holds.num_rows:
-        return holds
-    first, last = integers(holds["first_offset"]), integers(holds["marker_offset"])
-    is_known = np.isin(first, counted["offset"]) & np.isin(last, counted["offset"])
-    is_known &= integers(holds["truncated"], null=0) == 0
-    held = {name: np.full(holds.num_rows, -1, np.int64) for name in ("records", "bytes")}
+def _keys(rows: StructuredArray[LogTransactionField]) -> list[tuple[int, int]]:
+    return list(zip(rows["producer_id"].tolist(), rows["first_offset"].tolist(), strict=True))
+
+
+def _set_records(holds: Holds, counted: Array) -> None:
+    """Set the records and bytes between the first offset and the marker of ended holds."""
+    first, last = holds["first_offset"], holds["marker_offset"]
+    is_known = np.isin(first, counted["offset"]) & np.isin(last, counted["offset"]) & (holds["truncated"] != 1)
     before, after = (counted[np.searchsorted(counted["offset"], at[is_known])] for at in (first, last))
-    for name, amount in held.items():
-        amount[is_known] = after[name] - before[name]
-    return hold_table(holds, {f"{name}_held": numbers(amount) for name, amount in held.items()})
+    holds["records_held"] = holds["bytes_held"] = -1
+    holds["records_held"][is_known] = after["records"] - before["records"]
+    holds["bytes_held"][is_known] = after["bytes"] - before["bytes"]
 
 
 class StoppedRead(Exception):
@@ -494,6 +468,7 @@ def _is_read_again(file: str | None, offset: int) -> bool:
 
 
 OF_LOGS = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY)}
+TABLES_OF_ARRAYS = {LOG_TRANSACTIONS.name: log_transaction_table, LSO_TIMELINE.name: lso_table}
 STAGED = {**OF_LOGS, STATE.name: STATE}
 STRUCTS = {name: [each.with_nullable(True) for each in spark_schema(t.arrow_schema)] for name, t in STAGED.items()}
 STAGE_SCHEMA = pa.schema(
@@ -507,11 +482,21 @@ STAGE_SCHEMA = pa.schema(
 Its fields are nullable, as pyarrow could not cast null structs otherwise."""
 
 
-def stage_rows(table: str, found: Sequence[tuple[pa.Table, str, bool]]) -> pa.RecordBatch:
+def arrow_rows(table: str, found: Sequence[pa.Table | LogArray | StoredState]) -> pa.Table:
+    """Rows of a declared table: those of arrays first, as one table, then the tables; or states."""
+    if table == STATE.name:
+        return STATE.arrow([each for each in found if isinstance(each, StoredState)])
+    arrays = [each for each in found if isinstance(each, LogArray)]
+    joined = [TABLES_OF_ARRAYS[table](*arrays)] if arrays else []
+    return pa.concat_tables([*joined, *(each for each in found if isinstance(each, pa.Table))])
+
+
+def stage_rows(table: str, found: Sequence[tuple[pa.Table | LogArray | StoredState, str, bool]]) -> pa.RecordBatch:
     """Rows of a declared table, each with its log and whether they are final, as rows of `STAGE_SCHEMA`."""
-    (batch,) = spark_table(pa.concat_tables([rows for rows, *_ in found])).combine_chunks().to_batches()
+    found = sorted(found, key=lambda each: each[1] if table == STATE.name else isinstance(each[0], pa.Table))
+    (batch,) = spark_table(arrow_rows(table, [rows for rows, *_ in found])).combine_chunks().to_batches()
     values = ([table] * len(found), *zip(*((log, is_final) for _, log, is_final in found), strict=True))
-    counts = [len(rows) for rows, *_ in found]
+    counts = [_count(rows) for rows, *_ in found]
     arrays = [pa.concat_arrays(map(pa.repeat, of_column, counts)) for of_column in values]
     for name, fields in STRUCTS.items():
         arrays.append(
@@ -522,13 +507,16 @@ def stage_rows(table: str, found: Sequence[tuple[pa.Table, str, bool]]) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=STAGE_SCHEMA)
 
 
+def _count(rows: pa.Table | LogArray | StoredState) -> int:
+    return 1 if isinstance(rows, StoredState) else len(rows)
+
+
 def rows_of(staged: DataFrame, table: str) -> DataFrame:
     """The rows of one table, with `LOG` and `IS_FINAL`."""
     return staged.where(sf.col("table") == table).select(f"{table}.*", LOG, IS_FINAL)
 
 
 STAGE_NAME = "stage"
-BYTES_AT_ONCE = 1 << 24
 TO_OPEN = 1 << 18  # bytes that can be read in the time of planning and opening a log
 AT_ONCE = 2  # logs read in parallel by this process, as in the library
 TASKS_PER_CORE = 3  # so that the last one is short
@@ -600,16 +588,16 @@ def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: Work
 
 def _staged(works: Iterable[LogWork], options: WorkOptions) -> Iterator[pa.RecordBatch]:
     """The rows of logs, those of many small ones at once."""
-    waiting: defaultdict[str, list[tuple[pa.Table, str, bool]]] = defaultdict(list)
-    size = 0
+    waiting: defaultdict[str, list[tuple[pa.Table | LogArray | StoredState, str, bool]]] = defaultdict(list)
+    count = 0
     for work in works:
         for table, rows, is_final in fold_work(work, options):
             waiting[table].append((rows, work.log, is_final))
-            size += rows.nbytes
-            if size >= BYTES_AT_ONCE:
+            count += _count(rows)
+            if count >= ROWS_AT_ONCE:
                 yield from starmap(stage_rows, waiting.items())
                 waiting.clear()
-                size = 0
+                count = 0
     yield from starmap(stage_rows, waiting.items())
 
 

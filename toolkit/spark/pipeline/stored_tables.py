@@ -9,21 +9,24 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from toolkit import schema
-from toolkit.analysis.log.log_transactions import LOG_TRANSACTION
+from toolkit.analysis.hold_findings import HOLD
+from toolkit.analysis.log.log_transactions import LOG_TRANSACTION, LogArray
 from toolkit.analysis.transaction_history import HistoryState
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats.headers import StructuredArray, labels
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import LSO_HOLDS, Column, Row, Table
+from toolkit.schema import Column, Row, Table
 from toolkit.schema.live import Finding
 from toolkit.schema.table import BOOL, INT64, STRING, Int32, Int64, RowsOf, TableRow, Unit, declares
 from toolkit.sources.log_tables import ReadError
@@ -47,16 +50,45 @@ class FoldedRows(NamedTuple):
     """Rows of a declared table."""
 
     table: str  # its name
-    rows: pa.Table
+    rows: pa.Table | LogArray | StoredState  # arrays and states of many logs become one table
     is_final: bool  # whether later runs keep them
+
+
+def _columns_of(dtype: np.dtype[Any]) -> Iterator[Column]:
+    """The fields of a structured array of transactions, and the name of each ``file``."""
+    for name in dtype.names or ():
+        yield Column(name, str(dtype[name]), "As in the array.")
+    yield Column("file_name", STRING, "The name of its ``file``.")
+
+
+def stored_rows(
+    table: Table, rows: StructuredArray[Any], files: Sequence[str | None], *others: Sequence[int | None]
+) -> pa.StructArray | None:
+    """A structured array of transactions as rows of a table of `_columns_of`; null without any.
+
+    `files`: the name of each ``file``. `others`: the columns of the table that the array lacks.
+    """
+    if not len(rows):
+        return None
+    arrays = [pa.array(np.ascontiguousarray(rows[name])) for name in rows.dtype.names or ()]
+    arrays += [labels(rows["file"], files), *(pa.array(each, pa.int64()) for each in others)]
+    return pa.StructArray.from_arrays(arrays, table.names)
+
+
+def array_of(rows: pa.StructArray, dtype: np.dtype[Any], files: dict[str | None, int]) -> Any:
+    """The structured array of `stored_rows`. `files`: the number of each file, to which theirs are added."""
+    found = np.empty(len(rows), dtype)
+    for name in dtype.names or ():
+        found[name] = rows.field(name).to_numpy()
+    found["file"] = [files.setdefault(name, len(files)) for name in rows.field("file_name").to_pylist()]
+    return found
 
 
 OPEN_TRANSACTIONS = Table(
     "open_transactions",
     "a transaction that later batches may change",
     (
-        *(Column(name, str(LOG_TRANSACTION[name]), "As in `LOG_TRANSACTION`.") for name in LOG_TRANSACTION.names or ()),
-        Column("file_name", STRING, "The name of its ``file``."),
+        *_columns_of(LOG_TRANSACTION),
         Column("records_before", INT64, "Data records of the log before it, if it is open.", unit="records"),
         Column("bytes_before", INT64, "Bytes of their batches.", unit="bytes"),
     ),
@@ -64,6 +96,9 @@ OPEN_TRANSACTIONS = Table(
     sort=(),
 )
 """What is open in a log, and what may have begun before its first batch."""
+
+HOLDS = Table("holds", "a transaction that held the LSO, or a marker", tuple(_columns_of(HOLD)), key=(), sort=())
+"""Holds of a log's LSO, and without first offset its newest marker."""
 
 
 @declares("state", key=("log",))
@@ -111,7 +146,7 @@ class StoredState(TableRow):
         None
     )
     lso_holds: Annotated[
-        pa.StructArray | None, RowsOf(LSO_HOLDS), "Holds of its LSO, and the newest marker; null without any."
+        pa.StructArray | None, RowsOf(HOLDS), "Holds of its LSO, and the newest marker; null without any."
     ] = None
     ids: Annotated[
         pa.StructArray | None, RowsOf(HistoryState.table), "Of ``__transaction_state``: the state of each id."
