@@ -61,6 +61,7 @@ from toolkit.spark.pipeline.stored_tables import (
     OPEN_TRANSACTIONS,
     STATE,
     FoldedRows,
+    Rows,
     StoredState,
     array_of,
     damaged_segments,
@@ -482,7 +483,7 @@ STAGE_SCHEMA = pa.schema(
 Its fields are nullable, as pyarrow could not cast null structs otherwise."""
 
 
-def arrow_rows(table: str, found: Sequence[pa.Table | LogArray | StoredState]) -> pa.Table:
+def arrow_rows(table: str, found: Sequence[Rows]) -> pa.Table:
     """Rows of a declared table: those of arrays first, as one table, then the tables; or states."""
     if table == STATE.name:
         return STATE.arrow([each for each in found if isinstance(each, StoredState)])
@@ -491,7 +492,7 @@ def arrow_rows(table: str, found: Sequence[pa.Table | LogArray | StoredState]) -
     return pa.concat_tables([*joined, *(each for each in found if isinstance(each, pa.Table))])
 
 
-def stage_rows(table: str, found: Sequence[tuple[pa.Table | LogArray | StoredState, str, bool]]) -> pa.RecordBatch:
+def stage_rows(table: str, found: Sequence[tuple[Rows, str, bool]]) -> pa.RecordBatch:
     """Rows of a declared table, each with its log and whether they are final, as rows of `STAGE_SCHEMA`."""
     found = sorted(found, key=lambda each: each[1] if table == STATE.name else isinstance(each[0], pa.Table))
     (batch,) = spark_table(arrow_rows(table, [rows for rows, *_ in found])).combine_chunks().to_batches()
@@ -507,7 +508,7 @@ def stage_rows(table: str, found: Sequence[tuple[pa.Table | LogArray | StoredSta
     return pa.RecordBatch.from_arrays(arrays, schema=STAGE_SCHEMA)
 
 
-def _count(rows: pa.Table | LogArray | StoredState) -> int:
+def _count(rows: Rows) -> int:
     return 1 if isinstance(rows, StoredState) else len(rows)
 
 
@@ -588,7 +589,7 @@ def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: Work
 
 def _staged(works: Iterable[LogWork], options: WorkOptions) -> Iterator[pa.RecordBatch]:
     """The rows of logs, those of many small ones at once."""
-    waiting: defaultdict[str, list[tuple[pa.Table | LogArray | StoredState, str, bool]]] = defaultdict(list)
+    waiting: defaultdict[str, list[tuple[Rows, str, bool]]] = defaultdict(list)
     count = 0
     for work in works:
         for table, rows, is_final in fold_work(work, options):

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -46,11 +46,15 @@ IDS = "#ids"
 """Suffix of the name of the records of a partition of ``__transaction_state``, whichever replica has them."""
 
 
+Rows: TypeAlias = "pa.Table | LogArray | StoredState"
+"""Rows of a table: a table, or what becomes one table of many logs."""
+
+
 class FoldedRows(NamedTuple):
     """Rows of a declared table."""
 
     table: str  # its name
-    rows: pa.Table | LogArray | StoredState  # arrays and states of many logs become one table
+    rows: Rows
     is_final: bool  # whether later runs keep them
 
 
