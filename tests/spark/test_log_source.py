@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from tests.sources.log_files import after, data, marker, write_log
+from tests.sources.test_logdir_consistency import write_owners
 from tests.spark.read_log import assert_like_log_dir, assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.lab import Kafka
@@ -67,6 +69,16 @@ def test_every_table_matches_log_dir(history: Path, table: str, max_partition_by
 def test_every_replica_has_its_own_rows(two_brokers: Path, table: str) -> None:
     found = assert_like_log_dir(two_brokers, table, maxPartitionBytes=5000)
     assert {1, 2} <= {row["broker_id"] for row in found}
+
+
+def test_a_time_of_the_copy_that_a_marker_refutes_is_refuted_for_all_partitions(tmp_path: Path) -> None:
+    """The marker was another task's: what is open on the others was overdue by that time, to be fenced."""
+    write_owners(tmp_path)
+    write_log(tmp_path, "orders-0", [data(0, 7, after()), marker(1, 7, after(seconds=5))])
+    as_of = after(minutes=30)
+    of_files = LogDir(tmp_path, as_of=as_of)
+    found = assert_like_log_dir(tmp_path, "findings", of=of_files, asOf=as_of.isoformat(), maxPartitionBytes="1k")
+    assert {row["producer_id"]: row["verdict"] for row in found} == dict.fromkeys((7, 8, 9), "unknown")
 
 
 @pytest.mark.parametrize("options", [{}, {"consistentCopy": True}, {"consistentCopy": True, "minHeld": "50ms"}])

@@ -159,6 +159,13 @@ def hold_table(log: LogArray, *, log_end_offset: int | None) -> pa.Table:
     return arrow_table(LSO_HOLDS, columns, rows=len(holds))
 
 
+def marker_rows(offsets: Array | list[int], times: Array | list[int]) -> Holds:
+    """Markers as candidates for holds, which they bound: rows without first_offset."""
+    found = _unknown_holds(len(offsets))
+    found["marker_offset"], found["end"] = offsets, times
+    return found
+
+
 def _unknown_holds(count: int) -> Holds:
     found: Holds = np.full(count, -1, HOLD)
     return found
@@ -223,9 +230,7 @@ class _MarkerTimes:
     def ends(self) -> Holds:
         """The first and the last marker, as rows without first offset."""
         rows = [0, -1] if len(self.offsets) else []
-        found = _unknown_holds(len(rows))
-        found["marker_offset"], found["end"] = self.offsets[rows], self.times[rows]
-        return found
+        return marker_rows(self.offsets[rows], self.times[rows])
 
 
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.causes.held_since`

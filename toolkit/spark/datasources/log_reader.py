@@ -293,9 +293,10 @@ def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions
 
 def _groups(logs: Sequence[ReplicaLog], options: LogOptions) -> list[Sequence[ReplicaLog]]:
     """Groups of logs, each to be read by one task."""
-    texts = any(log.is_text for log in logs)
+    # A marker of any partition may refute the time of the copy for all of them.
+    together = options.assertions.as_of is not None or any(log.is_text for log in logs)
     rows_of = LogDir.functions[options.table].rows_of
-    if rows_of is RowsOf.ALL or (options.table == "findings" and texts):
+    if rows_of is RowsOf.ALL or (options.table == "findings" and together):
         return [logs]
 
     def group_key(log: ReplicaLog) -> tuple[object, ...]:

@@ -21,7 +21,15 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from toolkit.analysis.hold_findings import HOLD, NO_HOLDS, Holds, candidates, hold_table, without_short_holds
+from toolkit.analysis.hold_findings import (
+    HOLD,
+    NO_HOLDS,
+    Holds,
+    candidates,
+    hold_table,
+    marker_rows,
+    without_short_holds,
+)
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
@@ -194,8 +202,8 @@ class LogState:
 
     def stored(self, log: str) -> StoredState:
         """The row for the next run. `log`: the name of the log."""
-        settled, marks = self._settled(), self.holds[self.holds["first_offset"] < 0]
-        newest = marks[np.argsort(marks["marker_offset"], kind="stable")[-1:]]
+        settled, markers = self._settled(), self.holds[self.holds["first_offset"] < 0]
+        newest = markers[int(np.argmax(markers["marker_offset"]))] if len(markers) else None
         return StoredState(
             log=log,
             **self.where.columns,
@@ -213,7 +221,9 @@ class LogState:
             records=self.records,
             bytes=self.bytes,
             open_transactions=self._open_transactions(),
-            lso_holds=stored_rows(HOLDS, concatenate((settled, newest), HOLD), tuple(self.files)),
+            lso_holds=stored_rows(HOLDS, settled, tuple(self.files)),
+            marker_offset=None if newest is None else int(newest["marker_offset"]),
+            marker_at=None if newest is None else utc(int(newest["end"])),
         )
 
     def _open_transactions(self) -> pa.StructArray | None:
@@ -230,7 +240,7 @@ class LogState:
         state = cls(
             where=where or LogId(topic=stored.topic, partition=stored.partition, broker_id=stored.broker_id),
             log_end_offset=stored.log_end_offset,
-            end_time=-1 if stored.latest is None else (stored.latest - EPOCH) // MILLISECOND,
+            end_time=_milliseconds(stored.latest),
             leader_epoch=-1 if stored.leader_epoch is None else stored.leader_epoch,
             stays_damaged=bool(stored.stays_damaged),
             steps_from=stored.steps_from,
@@ -247,6 +257,9 @@ class LogState:
         state.fold.partial = PartialTransactions(edges=edges, settled=bool(stored.is_settled))
         if stored.lso_holds is not None:
             state.holds = array_of(stored.lso_holds, HOLD, state.files)
+        if stored.marker_offset is not None:
+            newest = marker_rows([stored.marker_offset], [_milliseconds(stored.marker_at)])
+            state.holds = concatenate((state.holds, newest), HOLD)
         return state
 
     # What becomes of the rows.
@@ -365,6 +378,10 @@ class LogState:
         counted = np.concatenate((np.array([(at, *both) for at, both in self.before.items()], COUNTED), counts))
         counted = take_rows(counted, np.argsort(counted["offset"], kind="stable"))
         return counted[np.append(counted["offset"][1:] != counted["offset"][:-1], True)] if len(counted) else counted
+
+
+def _milliseconds(at: dt.datetime | None) -> int:
+    return -1 if at is None else (at - EPOCH) // MILLISECOND
 
 
 def _unless_empty(table: Table, rows: LogArray, *, is_final: bool) -> Iterator[FoldedRows]:

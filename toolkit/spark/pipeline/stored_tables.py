@@ -101,8 +101,8 @@ OPEN_TRANSACTIONS = Table(
 )
 """What is open in a log, and what may have begun before its first batch."""
 
-HOLDS = Table("holds", "a transaction that held the LSO, or a marker", tuple(_columns_of(HOLD)), key=(), sort=())
-"""Holds of a log's LSO, and without first offset its newest marker."""
+HOLDS = Table("holds", "a transaction that held the LSO", tuple(_columns_of(HOLD)), key=(), sort=())
+"""Holds of a log's LSO."""
 
 
 @declares("state", key=("log",))
@@ -149,9 +149,9 @@ class StoredState(TableRow):
     open_transactions: Annotated[pa.StructArray | None, RowsOf(OPEN_TRANSACTIONS), "What later batches may change."] = (
         None
     )
-    lso_holds: Annotated[
-        pa.StructArray | None, RowsOf(HOLDS), "Holds of its LSO, and the newest marker; null without any."
-    ] = None
+    lso_holds: Annotated[pa.StructArray | None, RowsOf(HOLDS), "Holds of its LSO; null without any."] = None
+    marker_offset: Annotated[Int64 | None, "Offset of the newest marker with a time."] = None
+    marker_at: Annotated[dt.datetime | None, "Time of that marker."] = None
     ids: Annotated[
         pa.StructArray | None, RowsOf(HistoryState.table), "Of ``__transaction_state``: the state of each id."
     ] = None
