@@ -168,6 +168,14 @@ def truncate(message: Any) -> None:
     partition.records = partition.records[:30]
 
 
+def spoil(message: Any) -> None:
+    """One bit of the producer id of the first batch is another: its checksum is wrong."""
+    for partition in message.responses[0].partitions:
+        if records := bytearray(partition.records or b""):
+            records[50] ^= 1
+            partition.records = bytes(records)
+
+
 def lose_times(message: Any) -> None:
     """The quorum has no replica, so no time of one."""
     partition = message.topics[0].partitions[0]
@@ -221,9 +229,13 @@ CASES = [
     Case("batches", OF_TOPIC, FETCH, failing(TOPIC_DENIED)),
     Case("batches", OF_TOPIC, FETCH, damage),
     Case("log_transactions", OF_TOPIC, FETCH, truncate),
+    Case("log_transactions", OF_TOPIC, FETCH, spoil),
+    Case("lso_timeline", OF_TOPIC, FETCH, spoil),
     Case("transaction_log", {"partitions": [29]}, FETCH, failing(TOPIC_DENIED)),
+    Case("transaction_log", {"partitions": [29]}, FETCH, spoil),
     Case("transaction_log", {"partitions": [29]}, LIST_OFFSETS, failing(TOPIC_DENIED)),
     Case("offsets_log", {"partitions": [1]}, FETCH, silence),
+    Case("offsets_log", {"partitions": [1]}, FETCH, spoil),
     Case("transaction_history", OF_ID, FETCH, failing(TOPIC_DENIED)),
     Case("transaction_history", OF_ID, LIST_OFFSETS, silence),
 ]
