@@ -112,6 +112,12 @@ def test_of_a_long_table_every_partition_is_named_and_what_is_left_out_is_counte
     assert (len(named.groups), named.left_out) == (10, ("5 more groups",))
 
 
+def test_other_text_ends_a_table_and_an_empty_line_does_not() -> None:
+    """Words of a sentence with a number in the right place named a partition."""
+    text = "Topic Partition ProducerId\norders 1 7\n\norders 2 8\nThat is all there is.\nretried 3 9\n"
+    assert resources_in(text).partitions == (("orders", 1), ("orders", 2))
+
+
 def test_a_metric_of_the_lso_is_no_late_transaction() -> None:
     """Of a transaction that was open for milliseconds, `explain` said that the broker counts it as late."""
     for text in (
