@@ -376,6 +376,12 @@ def test_the_second_marker_may_be_by_hand() -> None:
     assert last(decided, closing_marker(1_005), closing_marker(210_000), closing_marker(211_005)) == {2, 3}
 
 
+def test_either_of_two_markers_may_be_by_hand() -> None:
+    """Each leaves other clocks, by which the last marker is of another commit: both count."""
+    decided = [commit(20_000), commit(35_000), commit(36_000), commit(37_000)]
+    assert last(decided, closing_marker(24_000), closing_marker(39_000), closing_marker(40_005)) == {2, 3}
+
+
 def test_a_marker_before_one_by_hand_may_be_of_a_transaction_before_the_first_record() -> None:
     decided = [commit(30_000), commit(45_003)]
     assert last(decided, closing_marker(10_000), closing_marker(46_500), began=9_000) == {0, 1}
