@@ -137,6 +137,27 @@ def test_past_hours_and_days_are_merged_into_one_file(tmp_path: Path) -> None:
         assert read(tmp_path, name).equals(rows_of([samples[0], *every(1, 3)[1:], *samples[1:]], name))
 
 
+def test_what_a_failed_merge_left_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a full or slow disk: the merged file is there, and some of those that it replaces."""
+    samples = every(20, 9)
+    write(tmp_path, samples)
+    unlink, last = Path.unlink, stamps(samples)[2]
+
+    def unlink_but_one(path: Path, **options: bool) -> None:
+        if path.name == last:
+            raise OSError("no space left")
+        unlink(path, **options)
+
+    with SampleWriter(tmp_path) as writer:
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="no space left"):
+            patch.setattr(Path, "unlink", unlink_but_one)
+            writer.merge(now=samples[-1].due)
+        assert (tmp_path / "samples" / last).exists()
+        writer.merge(now=samples[-1].due)
+        assert not (tmp_path / "samples" / last).exists()
+    assert all(read(tmp_path, name).equals(rows_of(samples, name)) for name in RECORDED)
+
+
 def names(directory: Path) -> list[str]:
     return [file.name for file in files_of(directory, "samples")]
 

@@ -126,6 +126,7 @@ def test_a_command_is_a_line_of_its_own() -> None:
     text = "Soon:\nkafka-txn abort --topic a --partition 0\nNever kafka-txn fence. `b` if c."
     sentence = ("Never kafka-txn fence. ", Code("b"), " if c.")
     assert text_values(text) == ["Soon:", Command(("kafka-txn", "abort", "--topic", "a", "--partition", "0")), sentence]
+    assert text_values("one ` alone") == ["one ` alone"], "no code begins at a backtick that none ends"
 
 
 @pytest.mark.parametrize(
