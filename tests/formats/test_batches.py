@@ -220,7 +220,7 @@ def test_damage_in_a_compressed_record_has_the_position_of_its_batch(codec: str)
     [
         (varint(-5), "its size is -5"),
         (varint(100), "its size is 100, and 0 bytes are left"),
-        (varint(6) + b"\0\0\0\1\1\0\0", "bytes are left over after 1 records"),
+        (varint(6) + b"\0\0\0\1\1\0\0\0", "2 bytes are left over after 1 records"),
         (varint(7) + b"\0\0\0\1\1\0\0", "its size is 7, and its fields take 6"),
         (varint(6) + b"\0\0\0\3\1\0", "a length is -2"),
         (varint(6) + b"\0\0\2\1\1\0", "its offset delta is 1, outside 0 to 0"),
