@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 from unittest.mock import Mock
 
 import pytest
@@ -32,7 +32,7 @@ from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.symptoms import NamedResources
 from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.config import ClientConfig
-from toolkit.errors import BrokerError
+from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
@@ -52,7 +52,7 @@ from toolkit.sources.live.coordinators import (
     read_coordinators,
     visibility_of,
 )
-from toolkit.sources.live.group_offsets import client_groups, share_group_offsets, undescribed_group
+from toolkit.sources.live.group_offsets import client_groups, committed_offsets, share_group_offsets, undescribed_group
 from toolkit.sources.live.leaders import (
     THROTTLED,
     FetchedBatches,
@@ -673,6 +673,20 @@ def test_settings_offsets_and_groups_that_a_response_leaves_out_are_errors() -> 
     brokers.ids[1].append(("billing", 1, ""))
     error = undescribed_group(cast(BrokerClient, brokers), "billing")
     assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups does not have this group")
+
+
+def test_a_group_that_cannot_be_looked_up_has_the_error_of_the_lookup() -> None:
+    """Its coordinator was not found, or does not answer: neither says that there is no such group."""
+
+    def lost(broker: int | None, request: Any) -> NoReturn:
+        raise ConnectionFailed("Broker 1 closed the connection.", do="Try again.")
+
+    for answer, error in ((empty(), f"{INCOMPLETE}FindCoordinator does not have this group"), (lost, "NETWORK_EXC")):
+        brokers = FakeCluster(FindCoordinator=answer)
+        brokers.leaders["__consumer_offsets", 0] = (1, 0)
+        assert (undescribed_group(cast(BrokerClient, brokers), "billing") or "").startswith(error)
+    with pytest.raises(ConnectionFailed, match="closed the connection"):
+        committed_offsets(client(OffsetFetch=lost), "billing", 1)
 
 
 def test_share_offsets_and_members_that_a_response_leaves_out_are_errors() -> None:
