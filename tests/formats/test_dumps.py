@@ -295,6 +295,12 @@ def test_windows_line_ends() -> None:
     assert found.damage == []
 
 
+def test_a_text_of_one_line_is_no_empty_log() -> None:
+    """With the line ends of old Macs, all of it was the path of a file, and its partition an all-clear."""
+    (dump,) = read_dump(["\r".join([LOG, "Log starting offset: 0", batch(), ""])])
+    assert (dump.kind, reasons([dump])) == ("unknown", {"NOTHING_READ"})
+
+
 def test_a_record_without_its_text_does_not_pass_over_the_next_lines() -> None:
     """--deep-iteration alone: the line that began the next dump was as long as the value, by chance."""
     second = LOG.replace("0.log", "1.log")

@@ -276,7 +276,7 @@ class Dump:
     def close(self, line: int) -> Dump | None:
         """With what is known only at its end, in the line before this one; null if no row of it was read."""
         self._count_records(line)
-        if self.kind == "log" and not (self.batch or self.damage):
+        if self.kind in {"log", "unknown"} and not (self.batch or self.damage):
             self.add_damage(self.line, "NOTHING_READ: No batch is in this dump: an empty segment, or a dump cut short.")
         if self.batch and self.topic == STATE_TOPIC and not self.events:
             self.add_damage(self.line, NOT_DECODED)
