@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.builders import commit_offset, create_topics
+from tests.formats.dumped import RECORDED
 from tests.process import on
 from toolkit import Cluster, LogDir, explain
 from toolkit.analysis.symptoms import recognize
@@ -51,7 +52,16 @@ def test_files_get_their_right_answer(tmp_path: Path) -> None:
     header_only.write_text("".join(case("04").splitlines(keepends=True)[:2]))
     undecoded = tmp_path / "undecoded.txt"
     undecoded.write_text(case("40").replace("Ongoing", "Sleeping"))
-    for path, error in ((abbreviated, "MALFORMED_LINE"), (header_only, "NOTHING_READ"), (undecoded, "MALFORMED_LINE")):
+    cut = tmp_path / "cut.txt"
+    whole = (RECORDED / "4.3.1" / "batches.txt").read_text()
+    cut.write_text(whole[: whole.index("size: ", 3000)])  # before what is open in it
+    errors = {
+        abbreviated: "MALFORMED_LINE",
+        header_only: "NOTHING_READ",
+        undecoded: "MALFORMED_LINE",
+        cut: "MISSING_LINES",
+    }
+    for path, error in errors.items():
         (finding,) = LogDir(path).records(Finding)
         assert (finding.verdict, (finding.error or "").partition(":")[0]) == ("unknown", error), path
     assert any("MALFORMED_LINE" in (each.error or "") for each in LogDir(undecoded).records(TransactionLogRecord))

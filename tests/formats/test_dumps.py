@@ -295,6 +295,12 @@ def test_windows_line_ends() -> None:
     assert found.damage == []
 
 
+def test_a_text_of_one_line_is_no_empty_log() -> None:
+    """With the line ends of old Macs, all of it was the path of a file, and its partition an all-clear."""
+    (dump,) = read_dump(["\r".join([LOG, "Log starting offset: 0", batch(), ""])])
+    assert (dump.kind, reasons([dump])) == ("unknown", {"NOTHING_READ"})
+
+
 def test_a_record_without_its_text_does_not_pass_over_the_next_lines() -> None:
     """--deep-iteration alone: the line that began the next dump was as long as the value, by chance."""
     second = LOG.replace("0.log", "1.log")
@@ -328,7 +334,7 @@ def test_a_text_truncated_anywhere() -> None:
         assert sum(len(each.headers) for each in dumps) == expected
         within = part.rpartition("\n")[2]
         if cut > len(LOG) and within and within not in lines and not lines[1].startswith(within):
-            assert "TORN_TAIL" in reasons(dumps), within
+            assert reasons(dumps) & {"MISSING_LINES", "TORN_TAIL"}, within
 
 
 def test_many_lines_are_one_dump() -> None:

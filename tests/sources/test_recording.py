@@ -507,6 +507,33 @@ def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
     assert Recording(directory).history("findings")["sampled_at"].nunique() == count
 
 
+def test_a_sample_that_is_written_while_others_are_read_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hung was over: its sample counted as one without it. And a partition that could not be read was left out."""
+    of_partition = replace(*sample(NINE).findings, start_offset=None, producer_id=None, error="NOT_READ: no.")
+    read_table = Recording._history
+    with SampleWriter(tmp_path) as writer:
+
+        def write(number: int) -> None:
+            new = sample(NINE + number * dt.timedelta(seconds=10))
+            writer.write(replace(new, findings=(*new.findings, replace(of_partition, observed_at=new.due))))
+
+        def read_and_write(recording: Recording, table: str, *bounds: Any) -> Any:
+            rows = read_table(recording, table, *bounds)
+            write(len(files_of(tmp_path, "samples")))
+            return rows
+
+        write(0)
+        monkeypatch.setattr(Recording, "_history", read_and_write)
+        recording = Recording(tmp_path)
+        (finding, _) = recording.finding_over_time_rows()
+        assert (finding["verdict"], finding["held_to"]) == ("hanging", None)
+        (hold, *_) = recording.lso_hold_rows()
+        assert hold["held_ms"] is None
+        assert {row["error"] for row in collect_incident(recording)["findings"]} == {None, "NOT_READ: no."}
+
+
 def test_files_merged_while_a_folder_is_listed_are_listed_again(six: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listdir = os.listdir
 

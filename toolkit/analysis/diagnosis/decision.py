@@ -255,7 +255,7 @@ PARTITION_RULES: tuple[Rule[PartitionEvidence], ...] = (
         why=lambda p: "The partition could not be read.",
         remedy=lambda p: (
             "Diagnose the whole output of kafka-dump-log.sh with --deep-iteration, or the segment itself."
-            if any(each.startswith(("MALFORMED_LINE", "NOTHING_READ")) for each in p.errors)
+            if any(each.startswith(("MALFORMED_LINE", "MISSING_LINES", "NOTHING_READ")) for each in p.errors)
             else "Diagnose again."
         ),
         needs=lambda p: tuple(p.errors),

@@ -121,7 +121,7 @@ PART = 1 << 14  # batches that are kept as objects, which are large
 LONGEST = 16 << 20  # bytes of a text; a message is 1 MiB at most by default
 LONGEST_QUOTE = 400  # characters of a quoted line
 IN_VAIN = 100_000  # lines to search for the end of a text, in addition to those read
-TORN_LINE = "TORN_TAIL: The text ends within a line"
+TORN_LINE = "MISSING_LINES: The text ends within a line"
 MALFORMED_LINE = "MALFORMED_LINE: This should be a row of a dump, and is none"
 NOT_DECODED = f"NOT_DECODED: Without --transaction-log-decoder the records of {STATE_TOPIC} cannot be read."
 Batch = dict[HeaderField, int]
@@ -276,7 +276,7 @@ class Dump:
     def close(self, line: int) -> Dump | None:
         """With what is known only at its end, in the line before this one; null if no row of it was read."""
         self._count_records(line)
-        if self.kind == "log" and not (self.batch or self.damage):
+        if self.kind in {"log", "unknown"} and not (self.batch or self.damage):
             self.add_damage(self.line, "NOTHING_READ: No batch is in this dump: an empty segment, or a dump cut short.")
         if self.batch and self.topic == STATE_TOPIC and not self.events:
             self.add_damage(self.line, NOT_DECODED)

@@ -696,12 +696,12 @@ class Recording(Source):
         stop: dt.datetime | None,
     ) -> list[Finding]:
         """One finding for each transaction and verdict; those about the whole cluster are always included."""
-        findings = self._history("findings", start, stop)
+        samples = RecordedSample.of_table(self._history("samples", start, stop))
+        findings = self._history("findings", start, stop)  # then: a sample written meanwhile ends nothing
         if topics is not None or partitions is not None:
             selected = set(topics or ()) if partitions is None else set(requested_partitions(topics, partitions))
             tps = zip(findings["topic"].to_pylist(), findings["partition"].to_pylist(), strict=True)
             findings = findings.filter([tp[0] is None or not selected.isdisjoint((tp, tp[0])) for tp in tps])
-        samples = RecordedSample.of_table(self._history("samples", start, stop))
         if len(clusters := {each.cluster_id for each in samples} - {None}) > 1:
             raise UsageError(
                 f"The samples of {self.path} are of the clusters {', '.join(sorted(map(str, clusters)))}.",

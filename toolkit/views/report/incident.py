@@ -101,8 +101,9 @@ def collect_incident(
 
     def own_findings(source: Cluster | LogDir | Recording) -> list[Finding]:
         if isinstance(source, Recording) and at is None:
+            sampled_at = source.sample_row()["sampled_at"]  # first: a sample may be written meanwhile
             over_time = records_of(source.finding_over_time_rows(**options), Finding)
-            found = without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
+            found = without_stale(over_time, sampled_at=sampled_at)
             if all(isinstance(each, LogDir | Recording) for each in sources):
                 found += source.unreachable()
             if max_transaction_timeout_ms is None:
