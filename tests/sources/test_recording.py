@@ -388,6 +388,19 @@ def test_a_newest_sample_of_the_future_is_not_known_to_be_the_newest(tmp_path: P
     assert [row["topic"] for row in recording.finding_rows(at=due)] == ["orders"]
 
 
+def test_a_sample_of_a_clock_that_was_set_back_is_not_known_to_be_the_newest(tmp_path: Path) -> None:
+    """An hour later it was the answer: ongoing, though the samples after it show that it has ended."""
+    ahead = sample(NINE + 60 * MINUTE)
+    ahead = replace(ahead, row=replace(ahead.row, brokers_time=NINE))
+    recording = Recording(write(tmp_path, [ahead, sample(NINE + 5 * MINUTE)]))
+    doubt = recording.finding_rows()[-1]
+    assert (doubt["topic"], doubt["verdict"]) == (None, "unknown")
+    assert "2026-11-21 09:00:00 UTC by the brokers' clocks, and that of an earlier one is" in doubt["reason"]
+    assert [each.verdict for each in recording.unreachable()] == ["unknown"]
+    write(tmp_path, [sample(NINE + 61 * MINUTE)])
+    assert recording.unreachable() == []
+
+
 def test_coordinators_by_hash_and_by_response(tmp_path: Path) -> None:
     one = sample(NINE)
     assert one.observation is not None

@@ -212,8 +212,8 @@ class LogChunk:
 
 def concatenate(parts: Iterable[Rows], dtype: np.dtype[Any] = HEADER) -> Rows:
     """Concatenate structured arrays of one type, as plain bytes: numpy copies these faster than fields."""
-    row = f"V{dtype.itemsize}"
-    whole: Any = np.concatenate([np.empty(0, row), *(part.view(row) for part in parts)]).view(dtype)
+    row = np.dtype(f"V{dtype.itemsize}")
+    whole: Any = np.concatenate([np.empty(0, row), *(part.view(row) for part in parts)], dtype=row).view(dtype)
     return whole  # type: ignore[no-any-return]
 
 

@@ -680,13 +680,22 @@ class Recording(Source):
             ]
             findings += without_short(ended, min_held_ms=arguments.min_held_ms)
         newest = found.sample
-        doubts = newer_samples(newest.sampled_at) if arguments.at is None else not_sampled(newest, in_utc(arguments.at))
+        doubts = self._newer(newest) if arguments.at is None else not_sampled(newest, in_utc(arguments.at))
         return [*findings, *(failed_samples(found.failed) or doubts)]
 
     def unreachable(self) -> list[Finding]:
         """A finding about the whole cluster if its newest samples failed: what is open since is not known."""
         found = self._find_samples(None)
-        return [*newer_samples(found.sample.sampled_at), *failed_samples(found.failed)]
+        return [*self._newer(found.sample), *failed_samples(found.failed)]
+
+    def _newer(self, newest: RecordedSample) -> list[Finding]:
+        import pyarrow.compute as pc
+
+        columns = ["sampled_at", "brokers_time", "brokers_clock"]
+        rows = read(self.path, "samples", stop=newest.sampled_at, columns=columns)
+        of_clock = rows.filter(pc.equal(rows["brokers_clock"], newest.brokers_clock or ""))
+        latest = pc.max(of_clock["brokers_time"]).as_py()
+        return newer_samples(newest.sampled_at, brokers_time=newest.brokers_time, latest=latest)
 
     def _over_time(
         self,
@@ -788,13 +797,23 @@ def not_sampled(sample: RecordedSample, time: dt.datetime) -> list[Finding]:
     return [unknown.finding(observed_at=sample.observed_at)]
 
 
-def newer_samples(newest: dt.datetime) -> list[Finding]:
-    """A finding about the whole cluster if the newest sample is of the future: later ones may have earlier times."""
+def newer_samples(
+    newest: dt.datetime, *, brokers_time: dt.datetime | None, latest: dt.datetime | None
+) -> list[Finding]:
+    """A finding about the whole cluster if the newest sample may be older than another, as the clock was set back.
+
+    `newest`: when it was due. `brokers_time`, `latest`: its time of a broker, and the latest one of that broker's clock
+        or record in any sample.
+    """
     now = utc_now()
-    if newest <= now + ONE_MINUTE:
+    if newest > now + ONE_MINUTE:
+        why = "after this machine's time: a later one may have an earlier time"
+    elif brokers_time is not None and latest is not None and latest > brokers_time + ONE_MINUTE:
+        why = f"at {at_time(brokers_time)} by the brokers' clocks, and that of an earlier one is {at_time(latest)}"
+    else:
         return []
     ahead = decide_unknown(
-        f"The newest sample is of {at_time(newest)}, after this machine's time: a later one may have an earlier time.",
+        f"The newest sample is of {at_time(newest)}, {why}.",
         remedy="Diagnose the live cluster.",
         missing=("a clock of the recorder that was not set back, or one of this machine that is not behind",),
         is_open=False,

@@ -221,6 +221,7 @@ class NewestLooks:
     diagnosed: Collection[TransactionKey]  # what it has
     logs: Collection[tuple[str | None, int | None]]  # the partitions that it has read
     sampled_at: LookTime = NO_LOOK  # when the sample was due; null without any
+    latest: dt.datetime | None = None  # the latest time of the sample's clock of a broker in any sample
     sampled: Collection[TransactionKey] = ()  # what it has
     read: Collection[tuple[str | None, int | None]] = ()  # the partitions that it has read, if it is the newer one
 
@@ -425,19 +426,20 @@ class TopicFindings:
             results.findings = merge_findings(results.findings, of_topic)
             still_open = {each.key for each in results.findings if is_open(each)}
             results.holds = merge_holds(results.holds, observed_holds(of_topic), still_open=still_open)
+        at, latest = sf.max("sampled_at").alias("at"), sf.max("brokers_time").alias("latest")
         of_newest_sample = sf.max_by("brokers_time", "sampled_at").alias("brokers_time")
-        found_times = samples.where("error is null").agg(sf.max("sampled_at").alias("at"), of_newest_sample).toArrow()
-        newest, brokers_time = found_times["at"][0].as_py(), found_times["brokers_time"][0].as_py()
-        if newest is None:
+        of_clocks = samples.where("error is null").groupBy("brokers_clock").agg(at, of_newest_sample, latest).toArrow()
+        if not of_clocks.num_rows:
             return looks
-        sampled_at = LookTime(newest, brokers_time)
+        last = max(of_clocks.to_pylist(), key=lambda each: each["at"])
+        newest, sampled_at = last["at"], LookTime(last["at"], last["brokers_time"])
         sampled = {each.key for each in recorded if each.verdict != ENDED and each.observed_at >= newest}
         is_newer = looks.diagnosed and (
             looks.diagnosed_at.by_machine is None or sampled_at.is_after(looks.diagnosed_at)
         )
         of_newest = [each for each in recorded if each.observed_at >= newest]
         read = self._read_at(newest).difference(each.tp for each in of_newest if unread([each])) if is_newer else ()
-        return replace(looks, sampled_at=sampled_at, sampled=sampled, read=read)
+        return replace(looks, sampled_at=sampled_at, latest=last["latest"], sampled=sampled, read=read)
 
     def _unreachable(self, looks: NewestLooks) -> Sequence[Finding]:
         """That the newest samples failed, and no later diagnosis has succeeded; or that newer ones may be older."""
@@ -446,7 +448,8 @@ class TopicFindings:
             samples = samples.where(sf.col("sampled_at") > sf.lit(newest))
         failed = SAMPLES.in_order(RecordedSample.of_table(samples.toArrow()))
         is_past = failed and looks.diagnosed_at.is_after(LookTime(failed[-1].observed_at))
-        newer = [] if newest is None else newer_samples(newest)
+        brokers_time = looks.sampled_at.by_brokers
+        newer = [] if newest is None else newer_samples(newest, brokers_time=brokers_time, latest=looks.latest)
         return [*newer, *([] if is_past else failed_samples(failed))]
 
     def _read_at(self, sampled_at: dt.datetime) -> set[tuple[str | None, int | None]]:
