@@ -199,7 +199,12 @@ class _Proof:
         time = part.after
         if time is None or not self._are_clocks_near:
             return False
-        return time.time - self._clocks_differ(time, decided) > self._compared(decided).closed_at
+        differ = self._clocks_differ(time, decided)
+        # A leader loses no marker, or has none skipped, without a change of leaders: after one, what is from before it
+        # may be of this decision, and be younger only by a leader's clock that is ahead by more than the bound.
+        if differ and time.leader_epoch != self.case.leader.leader_epoch:
+            return False
+        return time.time - differ > self._compared(decided).closed_at
 
     def _clocks_differ(self, time: LogTime, decided: PastTransaction) -> float:
         """By how much the clocks of the leader and the coordinator may differ, in ms: by 0 if one broker is both."""
