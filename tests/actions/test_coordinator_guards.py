@@ -392,6 +392,15 @@ RESTARTED = [transaction(epoch=3, start_time=ago(seconds=1))]  # the application
 restarts = sets(transactions=RESTARTED)
 
 
+def test_what_its_coordinator_does_not_list_as_past_its_timeout_is_not_overdue() -> None:
+    """By the clocks of two brokers, of which one was ten minutes behind, a live transaction was overdue, and fenced."""
+    cluster = fence_cluster(**OVERDUE)
+    cluster.before = {("transaction_rows", 2): sets(transactions=[])}
+    plan = fence_plan(cluster)
+    assert (plan.verdict, plan.needed_override) == ("ongoing", "ongoing")
+    assert (plan.refusal or "").startswith("by its coordinator's own clock it is within its own timeout")
+
+
 @pytest.mark.parametrize("code", [LOADING, UNAVAILABLE])
 def test_what_has_begun_while_a_coordinator_was_loading_is_not_fenced(code: int, audit: Audit) -> None:
     """Nothing had an effect so far, and the request was repeated for 30 s without a look at the id: the application had
@@ -402,7 +411,7 @@ def test_what_has_begun_while_a_coordinator_was_loading_is_not_fenced(code: int,
     if code == UNAVAILABLE:
         cluster.answers, cluster.coordinator_error = (NONE,), UNAVAILABLE
         found_again = sets(transactions=RESTARTED, coordinator_error=0)
-        cluster.before = {("transaction_rows", 4): found_again}  # of the plan, the fresh check, the guard, and then
+        cluster.before = {("transaction_rows", 6): found_again}  # two of plan and fresh check, the guard's, and then
     with pytest.raises(ActionRefused, match="changed since it was planned: its producer_epoch is 3, and was 0"):
         execute(fence_plan(cluster))
     assert len(cluster.sent) == (code == LOADING)
@@ -413,7 +422,7 @@ def test_a_request_is_not_repeated_before_the_coordinator_says_what_is_open() ->
     cluster = fence_cluster(**OVERDUE)
     unread = transaction(error="COORDINATOR_LOAD_IN_PROGRESS: no")
     cluster.answers = (LOADING, NONE)
-    cluster.before = {("send_one", 1): sets(transactions=[unread]), ("transaction_rows", 5): restarts}
+    cluster.before = {("send_one", 1): sets(transactions=[unread]), ("transaction_rows", 7): restarts}
     with pytest.raises(ActionRefused, match="its producer_epoch is 3, and was 0"):
         execute(fence_plan(cluster))
     assert len(cluster.sent) == 1

@@ -310,6 +310,11 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
              *([record(3, "CompleteCommit", second=completed, started=1)] if completed else [])]), {})
         for completed, expected in ((2.1, "undecided"), (9, "unknown"), (None, "unknown"))
     },
+    # By a leader's clock that was a minute ahead the records were younger than their commit: they hung, to abort.
+    "after a time of an earlier leader": ("unknown", (
+        ONE, excerpt(marker(99, COMMIT, pid=1, second=9, leader_epoch=3), data(100, second=9.5), start=99),
+        [init(), *ended_records("Commit", began=1, at_second=2)[:2],
+         record(3, "CompleteCommit", second=2.1, started=1)]), {}),
     # A client that goes from version 1 to 2 within an epoch: its aborted record was called committed.
     "an abort of version 1, a commit of version 2": (
         "unknown", (with_epoch(1), excerpt(data(100, second=1.5), start=100), [init(), *ABORT_2, *COMMIT_4]), {}),

@@ -6,11 +6,9 @@ Committed transactions whose producers went on are in `tests.test_outcomes`, a t
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,6 @@ from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, coordinator, partitions, until
-from toolkit.lab.process_supervisor import ProcessSupervisor
 from toolkit.schema import Row
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.sources.live import coordinator_logs
@@ -35,7 +32,6 @@ from toolkit.sources.live.coordinator_logs import read_coordinator_topic
 pytestmark = pytest.mark.lab
 
 STEADY, KILLED = 1, 2  # brokers of "right", and of "left"
-FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)  # the command would be a broker's parent
 DEAD_EPOCH, TWO_DECISIONS, ADDED_AGAIN, RACE, LATE_RACE = range(5)  # partitions of "left"
 
 
@@ -213,33 +209,3 @@ def test_a_late_batch_of_a_committed_epoch_in_a_topic_created_again_is_not_compl
         admin.delete_topics(["again"])["again"].result()
     assert (row["start_offset"], *columns(row)) == (0, "unknown", "unknown", None)
     assert "a broker's time between offset 0 and the decision" in row["missing"][0]
-
-
-@pytest.mark.skipif(FAKETIME is None, reason="apt-get install faketime")
-def test_a_commit_under_a_leader_whose_clock_is_a_minute_ahead_is_not_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By that clock its records were younger than the commit, so they were said to hang, and an abort lost them."""
-    start = ProcessSupervisor.start
-
-    def start_ahead(self: ProcessSupervisor, command: list[str], *, log: Path) -> subprocess.Popen[bytes]:
-        ahead = ["env", f"LD_PRELOAD={FAKETIME}", "FAKETIME=+60s", "FAKETIME_DONT_FAKE_MONOTONIC=1"]
-        return start(self, [*ahead, *command] if log.parent.name == f"broker-{KILLED}" else command, log=log)
-
-    monkeypatch.setattr(ProcessSupervisor, "start", start_ahead)
-    with (
-        Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka,
-        contextlib.closing(SteadyClient(config_of(kafka))) as client,
-        Cluster(kafka.bootstrap_servers) as cluster,
-    ):
-        create_left_and_right(kafka, client)
-        producer = producer_of(client, 0)
-        producer.add("left", 0)
-        producer.send("left", 0)
-        kafka.kill(KILLED)
-        until(lambda: None if partitions(client, "left") else True, awaited="left to have no leader")
-        decide(producer, commit=True)
-        kafka.start_broker(KILLED)
-        await_coordinators(client)
-        await_leaders(client)
-        (row,) = cluster.finding_rows(topics=["left"], partitions=[0], recheck_after=0.1)
-    assert columns(row)[:2] == ("unknown", "unknown")
-    assert row["action"] != "abort"

@@ -27,7 +27,7 @@ from toolkit.actions.plan import RECHECK_AFTER, Action, Plan, Progress, Result, 
 from toolkit.actions.transaction import check_delivered, check_ended, delivered, first_epoch, lso_moved
 from toolkit.analysis.diagnosis import decision as rules
 from toolkit.analysis.diagnosis.decision import PROVEN
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge, is_overdue
 from toolkit.analysis.transaction_history import LAST_EPOCH
 from toolkit.analysis.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
@@ -526,17 +526,24 @@ class Fence(CoordinatorAction):
             )
             is_hidden |= not {*partitions} <= {each.tp for each in observation.partitions}  # deleted, or hidden
         checkpoint = next((each for each in cluster.newest_checkpoints() if _is_to_commit(each, owner)), None)
+        age = TransactionAge.of(owner.start_time, clock, observed_for=seen_for)
+        observed = TransactionAge(observed_for=seen_for)
+        is_by_clocks = is_overdue(owner, age) or any(each.verdict == rules.OVERDUE for each in findings)
+        is_in_time = is_by_clocks and not is_overdue(owner, observed) and _is_in_time(cluster, owner)
         decision = rules.decide_id(
             rules.IdEvidence(
                 owner=owner,
                 findings=findings,
-                age=TransactionAge.of(owner.start_time, clock, observed_for=seen_for),
+                age=observed if is_in_time else age,
+                is_in_time=is_in_time,
                 long_after=dt.timedelta(milliseconds=long_after_ms),
                 is_checkpointed=checkpoint is not None,
                 is_hidden=is_hidden,
             )
         )
         meaning = rules.MEANINGS[decision.verdict]
+        if is_in_time:
+            meaning = f"by its coordinator's own clock {meaning}"
         if checkpoint is not None:
             meaning = f"{checkpoint.name}: {meaning}"
         return Plan(
@@ -644,6 +651,16 @@ def plan_fence(
         If its coordinator does not describe it, or its partitions cannot be observed.
     """
     return FENCE.plan_now(cluster, transactional_id, long_after_ms=max_transaction_timeout_ms).offered()
+
+
+def _is_in_time(cluster: Cluster, owner: Transaction) -> bool:
+    """Whether its coordinator, by its own clock, has a transaction open for no longer than its timeout (KIP-994).
+
+    Before Kafka 3.8 it does not say so.
+    """
+    assert owner.producer_id is not None
+    listed = cluster.records(Transaction, producer_ids=[owner.producer_id], min_duration_ms=owner.timeout_ms)
+    return all(each.transactional_id not in {owner.transactional_id, None} for each in listed)
 
 
 def _is_to_commit(checkpoint: FlinkCheckpoint, owner: Transaction) -> bool:

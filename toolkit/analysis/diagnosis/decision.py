@@ -443,6 +443,7 @@ class IdEvidence:
     long_after: dt.timedelta
     is_checkpointed: bool  # whether a checkpoint of Flink is to commit its transaction
     is_hidden: bool  # whether a topic of its transaction is deleted, or hidden
+    is_in_time: bool = False  # whether its coordinator's own clock shows that it is within its timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -512,7 +513,8 @@ def _verdict(e: IdEvidence, claims: Sequence[ActionClaim]) -> str:
     verdict = next((each for each in _LIVE if each in own), None)
     if verdict is None and owner.timeout_ms == TWO_PHASE_COMMIT:
         verdict = Verdict.PREPARED
-    if verdict is None:  # it has written nothing yet, or nothing that was read
+    # It has written nothing yet, or nothing that was read; or its coordinator's clock refutes those of two brokers.
+    if verdict is None or (verdict is Verdict.OVERDUE and e.is_in_time):
         verdict = age_verdict(owner, e.age, long_after=e.long_after)
     is_unproven = verdict is Verdict.OVERDUE and any(each.status == NOT_PROVEN for each in claims)
     return UNPROVEN if is_unproven else verdict.value
