@@ -18,8 +18,8 @@ from kafka.net import manager
 from kafka.net.selector import NetworkSelector
 
 from tests.corpus.clocks import controlled, numbered_uuids
-from tests.corpus.conversation import OFFSET_FETCH, WRITES, Conversation, RequestKey, Window
-from tests.corpus.requests import decode_request, unavailable_offsets
+from tests.corpus.conversation import LIST_TRANSACTIONS, OFFSET_FETCH, WRITES, Conversation, RequestKey, Window
+from tests.corpus.requests import decode_answer, decode_request, encode_answer, unavailable_offsets
 from toolkit.actions import transaction
 from toolkit.sources.live import coordinators
 from toolkit.sources.live.transactions import CommittedRead, read_committed
@@ -133,6 +133,21 @@ class NotRecorded(AssertionError):
     """The code asks what no broker was asked when the conversation was recorded."""
 
 
+def filtered_transactions(key: RequestKey, conversation: Conversation, window: Window) -> bytes:
+    """What a broker lists of some producers: of all that it listed. None was open for less than its timeout."""
+    request = decode_request(key.api, key.version, key.body)
+    for other in conversation.answers:
+        if (other.address, other.api, other.version) == (key.address, key.api, key.version):
+            unfiltered = decode_request(other.api, other.version, other.body)
+            found = conversation.find(other, window)
+            if not unfiltered.producer_id_filters and not unfiltered.state_filters and found and found.frame:
+                answer = decode_answer(key.api, key.version, found.frame)
+                listed = answer.transaction_states
+                answer.transaction_states = [each for each in listed if each.producer_id in request.producer_id_filters]
+                return encode_answer(answer, key.version)
+    raise NotRecorded(f"{key.address} {request}")
+
+
 class Replay:
     """A clock, and brokers that answer what they answered at that time."""
 
@@ -171,6 +186,8 @@ class Replay:
             else:
                 window = Window(self.at, self.last_write, self.next_write)
             found = self.conversation.find(key, window)
+            if found is None and key.api == LIST_TRANSACTIONS:
+                return filtered_transactions(key, self.conversation, window)
             if found is None:
                 request = decode_request(key.api, key.version, key.body)
                 if key.api == OFFSET_FETCH:

@@ -129,7 +129,7 @@ def test_nothing_that_happens_between_our_requests_makes_a_wrong_marker(name: st
 
 def test_a_fence_ends_what_was_planned() -> None:
     """A known limit is found: a producer that goes on right before InitProducerId."""
-    report = explore_fences(world_of("an overdue transaction"), steps=3, limit=1, of_each=600)
+    report = explore_fences(world_of("an overdue transaction"), steps=3, limit=1, of_each=1200)
     check(report)
     assert report.verdicts["done",]
 
