@@ -85,6 +85,7 @@ class _PartDecisions:
 
     part: OpenPart
     possible: tuple[PastTransaction | None, ...]
+    is_later: bool  # whether brokers' clocks, also that of an earlier leader, show that they came after each commit
 
     @property
     def commits(self) -> Sequence[PastTransaction]:
@@ -155,17 +156,25 @@ class _Proof:
 
     @cached_property
     def by_part(self) -> Sequence[_PartDecisions]:
-        return [_PartDecisions(part=part, possible=tuple(self._possible(part))) for part in self.parts]
+        found = []
+        for part in self.parts:
+            by_any_clock = self._possible(part, by_any_leader=True)
+            is_later = not any(each is not None and _is_commit(each) for each in by_any_clock)
+            found.append(_PartDecisions(part=part, possible=tuple(self._possible(part)), is_later=is_later))
+        return found
 
-    def _possible(self, part: OpenPart) -> Iterator[PastTransaction | None]:
-        """The decisions that may include the batches of a part, and null if it may be that none does."""
+    def _possible(self, part: OpenPart, *, by_any_leader: bool = False) -> Iterator[PastTransaction | None]:
+        """The decisions that may include the batches of a part, and null if it may be that none does.
+
+        `by_any_leader`: as for `_is_younger`.
+        """
         first_open = min(self._last_closed) + 1
         for index, each in enumerate(self.decided[first_open:], start=first_open):
             epoch = each.producer_epoch
             if epoch is not None and not part.lowest_epoch <= epoch <= part.highest_epoch:
                 continue
             is_own_epoch = part.epoch is not None and part.epoch == epoch and epoch in self._epochs_of_version_2
-            is_younger = self._is_younger(part, each)
+            is_younger = self._is_younger(part, each, by_any_leader=by_any_leader)
             if not is_own_epoch and is_younger:
                 continue
             yield each
@@ -191,10 +200,11 @@ class _Proof:
         bound = max(self._clocks_differ(time, decided), 0 if time.is_exact else APPEND_DELAY)
         return time.time + bound < self._compared(decided).decided_from
 
-    def _is_younger(self, part: OpenPart, decided: PastTransaction) -> bool:
+    def _is_younger(self, part: OpenPart, decided: PastTransaction, *, by_any_leader: bool) -> bool:
         """Whether the batches came into the log after a decision and its markers, by brokers' times.
 
         What a zombie writes between the decision and its marker is decided by it, too, and the log may lose the marker.
+        `by_any_leader`: whether the clock of an earlier leader counts as well, which is no proof.
         """
         time = part.after
         if time is None or not self._are_clocks_near:
@@ -202,7 +212,7 @@ class _Proof:
         differ = self._clocks_differ(time, decided)
         # A leader loses no marker, or has none skipped, without a change of leaders: after one, what is from before it
         # may be of this decision, and be younger only by a leader's clock that is ahead by more than the bound.
-        if differ and time.leader_epoch != self.case.leader.leader_epoch:
+        if differ and time.leader_epoch != self.case.leader.leader_epoch and not by_any_leader:
             return False
         return time.time - differ > self._compared(decided).closed_at
 
@@ -506,7 +516,7 @@ class _Proof:
     def _not_proven(self) -> Outcome:
         """Some of them may be committed, and not all of them are proven to be."""
         committed = [each for each in self.by_part if each.is_committed]
-        free = [each for each in self.by_part if not each.commits]
+        free = [each for each in self.by_part if not each.commits or (each.is_later and committed)]
         if committed and free:
             missing = [f"one decision for all of them: {'; '.join(self._part_texts())}"]
         else:
@@ -525,16 +535,17 @@ class _Proof:
 
     def _part_texts(self) -> Iterator[str]:
         """What each part is, in order."""
-        for (possible, epoch), group in groupby(self.by_part, key=lambda each: (each.possible, each.part.epoch)):
+        parts = groupby(self.by_part, key=lambda each: (each.possible, each.part.epoch, each.is_later))
+        for (possible, epoch, is_later), group in parts:
             found = list(group)
             offsets = offsets_text(found[0].part.first_offset, found[-1].part.last_offset)
             what = f"{offsets} (epoch {'unknown' if epoch is None else epoch})"
             if found[0].is_committed:
                 yield f"{what}: {' or '.join(self._transaction_text(each) for each in found[0].commits)}"
-            elif found[0].commits:
+            elif found[0].commits and not is_later:
                 yield f"{what}: it is not known {self.whether}"
             else:
-                aborts = [self._transaction_text(each) for each in possible if each is not None]
+                aborts = [self._transaction_text(each) for each in possible if each and not _is_commit(each)]
                 yield f"{what}: {' or '.join([*aborts, 'no decision includes them'] if None in possible else aborts)}"
 
     def _what_is_missing(self, found: _PartDecisions) -> str:
