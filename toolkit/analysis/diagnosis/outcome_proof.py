@@ -85,7 +85,6 @@ class _PartDecisions:
 
     part: OpenPart
     possible: tuple[PastTransaction | None, ...]
-    is_later: bool  # whether brokers' clocks, also that of an earlier leader, show that they came after each commit
 
     @property
     def commits(self) -> Sequence[PastTransaction]:
@@ -156,12 +155,7 @@ class _Proof:
 
     @cached_property
     def by_part(self) -> Sequence[_PartDecisions]:
-        found = []
-        for part in self.parts:
-            by_any_clock = self._possible(part, by_any_leader=True)
-            is_later = not any(each is not None and _is_commit(each) for each in by_any_clock)
-            found.append(_PartDecisions(part=part, possible=tuple(self._possible(part)), is_later=is_later))
-        return found
+        return [_PartDecisions(part=part, possible=tuple(self._possible(part))) for part in self.parts]
 
     def _possible(self, part: OpenPart, *, by_any_leader: bool = False) -> Iterator[PastTransaction | None]:
         """The decisions that may include the batches of a part, and null if it may be that none does.
@@ -199,6 +193,10 @@ class _Proof:
             return False
         bound = max(self._clocks_differ(time, decided), 0 if time.is_exact else APPEND_DELAY)
         return time.time + bound < self._compared(decided).decided_from
+
+    def _is_later(self, part: OpenPart) -> bool:
+        """Whether brokers' clocks, also that of an earlier leader, show that the batches came after each commit."""
+        return not any(each is not None and _is_commit(each) for each in self._possible(part, by_any_leader=True))
 
     def _is_younger(self, part: OpenPart, decided: PastTransaction, *, by_any_leader: bool) -> bool:
         """Whether the batches came into the log after a decision and its markers, by brokers' times.
@@ -516,7 +514,7 @@ class _Proof:
     def _not_proven(self) -> Outcome:
         """Some of them may be committed, and not all of them are proven to be."""
         committed = [each for each in self.by_part if each.is_committed]
-        free = [each for each in self.by_part if not each.commits or (each.is_later and committed)]
+        free = [each for each in self.by_part if not each.commits or (committed and self._is_later(each.part))]
         if committed and free:
             missing = [f"one decision for all of them: {'; '.join(self._part_texts())}"]
         else:
@@ -535,7 +533,7 @@ class _Proof:
 
     def _part_texts(self) -> Iterator[str]:
         """What each part is, in order."""
-        parts = groupby(self.by_part, key=lambda each: (each.possible, each.part.epoch, each.is_later))
+        parts = groupby(self.by_part, key=lambda each: (each.possible, each.part.epoch, self._is_later(each.part)))
         for (possible, epoch, is_later), group in parts:
             found = list(group)
             offsets = offsets_text(found[0].part.first_offset, found[-1].part.last_offset)
