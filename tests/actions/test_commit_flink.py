@@ -48,8 +48,8 @@ def visible(kafka: Kafka, topic: str) -> list[int]:
 
 def killed_before_its_commit(
     kafka: Kafka, folder: Path, topic: str, *, naming: str = "INCREMENTING"
-) -> tuple[FlinkJob, FlinkCheckpoint]:
-    """A job that was killed after its last checkpoint was complete and before it committed."""
+) -> tuple[FlinkJob, FlinkCheckpoint, set[str]]:
+    """A job that was killed after its last checkpoint was complete and before it committed, and the ids to commit."""
     create_topics(kafka, topic)
     with FlinkJob(kafka, folder, topic=topic, prefix=topic, naming=naming, records=RECORDS) as job:
 
@@ -61,22 +61,28 @@ def killed_before_its_commit(
         last = until(complete, awaited="four checkpoints", timeout=300) + 3
         job.freeze(last)
         until(lambda: job.is_frozen or None, awaited="a frozen job", timeout=300)
-        checkpoint = until(lambda: _undecided(kafka, job), awaited="a checkpoint that is not committed")
+        checkpoint, to_commit = until(lambda: _undecided(kafka, job), awaited="a checkpoint that is not committed")
         job.kill()
-    return job, checkpoint
+    return job, checkpoint, to_commit
 
 
-def _undecided(kafka: Kafka, job: FlinkJob) -> FlinkCheckpoint | None:
-    """The newest complete checkpoint, once it is one whose transactions are open."""
+def _undecided(kafka: Kafka, job: FlinkJob) -> tuple[FlinkCheckpoint, set[str]] | None:
+    """The newest complete checkpoint and its ids with open transactions, once there are those of all subtasks.
+
+    On a busy machine it also has those of the checkpoint before: open, or committed just before the job was frozen.
+    """
     checkpoint = read_checkpoint(job.last_checkpoint() or job.checkpoints)
     with Cluster(kafka.bootstrap_servers) as cluster:
         rows = cluster.transaction_rows(transactional_ids=[each.transactional_id for each in checkpoint.committables])
-    states = [
-        (row["state"], row["producer_id"], row["producer_epoch"]) == ("Ongoing", each.producer_id, each.producer_epoch)
+    if any(row["state"].startswith("Prepare") for row in rows):
+        return None
+    to_commit = {
+        each.transactional_id
         for row, each in zip(rows, checkpoint.committables, strict=True)
-    ]
-    # On a busy machine it also has those of the checkpoint before, whose commits were not sent in time.
-    return checkpoint if len(states) >= job.parallelism and all(states) else None
+        if (row["state"], row["producer_id"], row["producer_epoch"])
+        == ("Ongoing", each.producer_id, each.producer_epoch)
+    }
+    return (checkpoint, to_commit) if len(to_commit) >= job.parallelism else None
 
 
 def by_id(rows: Sequence[Row]) -> dict[str, Row]:
@@ -88,11 +94,10 @@ def test_a_checkpoint_decides_what_a_killed_job_left_open(
     broker: Kafka, tmp_path: Path, audit: Audit, capsys: pytest.CaptureFixture[str], naming: str
 ) -> None:
     topic = f"flink-{naming.lower()}"
-    job, checkpoint = killed_before_its_commit(broker, tmp_path, topic, naming=naming)
+    job, checkpoint, to_commit = killed_before_its_commit(broker, tmp_path, topic, naming=naming)
     assert not checkpoint.is_savepoint
     assert JOB_FOLDER.fullmatch(checkpoint.path.parents[1].name), "as `newer_of_other_job` expects it"
     assert checkpoint.prefixes == {topic}
-    to_commit = {each.transactional_id for each in checkpoint.committables}
     older = min(job.checkpoints.glob("*/chk-*/_metadata"), key=lambda each: int(each.parent.name[4:]))
     assert not {*read_checkpoint(older).committables} & {*checkpoint.committables}
     assert newer(read_checkpoint(older)) == checkpoint.path
