@@ -11,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from tests.sources.log_files import NOON, data, marker
@@ -32,7 +31,7 @@ from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, LogWork, StoppedRead, WorkOptions, fold_log, fold_work
 from toolkit.spark.pipeline.log_states import CONTINUED, LOST, TRUNCATED, LogPlan, plan_logs
-from toolkit.spark.pipeline.stored_tables import STATE, FoldedRows, StoredState
+from toolkit.spark.pipeline.stored_tables import STATE, FoldedRows
 
 LOG_ID = LogId(topic="orders", partition=3, broker_id=1)
 LOG = "1:/kafka/orders-3/"
@@ -201,13 +200,11 @@ def test_each_staged_row_has_its_own_log() -> None:
         (LogArray(rows, replace(LOG_ID, broker_id=2)), "log 2", False),
         (LogArray(rows[:1], replace(LOG_ID, broker_id=3)), "log 3", True),
     ]
-    staged = pa.Table.from_batches([log_fold.stage_rows(LOG_TRANSACTIONS.name, found)]).to_pylist()
+    rows_of_logs = log_fold.rows_of_logs(LOG_TRANSACTIONS.name, found)
     in_order = [(2, "log 2", False)] * 2 + [(3, "log 3", True), (1, "log 1", True)]
-    assert [(row[row["table"]]["broker_id"], row["log"], row["is_final"]) for row in staged] == in_order
-    states = [(StoredState(log=log), log, log == "b") for log in ("b", "a")]
-    staged = pa.Table.from_batches([log_fold.stage_rows(STATE.name, states)]).to_pylist()
-    of_logs = [(row["state"]["log"], row["log"], row["is_final"]) for row in staged]
-    assert of_logs == [("a", "a", False), ("b", "b", True)]
+    assert [(row["broker_id"], row["log"], row["is_final"]) for row in rows_of_logs.to_pylist()] == in_order
+    staged = log_fold.stage_rows(LOG_TRANSACTIONS.name, rows_of_logs)
+    assert [row[LOG_TRANSACTIONS.name] for row in staged.to_pylist()] == rows_of_logs.to_pylist()
 
 
 def test_a_live_partition_without_leader_has_a_row_until_it_can_be_read() -> None:

@@ -242,6 +242,8 @@ DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",  # the default of 50 tasks is for clusters
+    # Statistics of each column took half the time of writing, and these tables have few files to skip by them.
+    "spark.databricks.delta.stats.collect": "false",
 }
 
 

@@ -485,17 +485,15 @@ def _is_read_again(file: str | None, offset: int) -> bool:
     return base_offset is None or base_offset >= offset
 
 
-OF_LOGS = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY)}
+OF_LOGS = (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY)
 TABLES_OF_ARRAYS = {LOG_TRANSACTIONS.name: log_transaction_table, LSO_TIMELINE.name: lso_table}
-STAGED = {**OF_LOGS, STATE.name: STATE}
-STRUCTS = {name: [each.with_nullable(True) for each in spark_schema(t.arrow_schema)] for name, t in STAGED.items()}
-STAGE_SCHEMA = pa.schema(
-    [
-        *(("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_())),
-        *((name, pa.struct(fields)) for name, fields in STRUCTS.items()),
-    ]
-)
-"""Name of the row's table, its log, and a struct for each table, null in rows of other tables.
+SCHEMAS = {STATE.name: spark_schema(STATE.arrow_schema)} | {
+    each.name: pa.schema([*spark_schema(each.arrow_schema), (LOG, pa.string()), (IS_FINAL, pa.bool_())])
+    for each in OF_LOGS
+}
+STRUCTS = {name: pa.struct([each.with_nullable(True) for each in schema]) for name, schema in SCHEMAS.items()}
+STAGE_SCHEMA = pa.schema([("table", pa.string()), *STRUCTS.items()])
+"""Name of the row's table, and a struct for each table, null in rows of other tables.
 
 Its fields are nullable, as pyarrow could not cast null structs otherwise."""
 
@@ -509,29 +507,29 @@ def arrow_rows(table: str, found: Sequence[Rows]) -> pa.Table:
     return pa.concat_tables([*joined, *(each for each in found if isinstance(each, pa.Table))])
 
 
-def stage_rows(table: str, found: Sequence[tuple[Rows, str, bool]]) -> pa.RecordBatch:
-    """Rows of a declared table, each with its log and whether they are final, as rows of `STAGE_SCHEMA`."""
-    found = sorted(found, key=lambda each: each[1] if table == STATE.name else isinstance(each[0], pa.Table))
-    (batch,) = spark_table(arrow_rows(table, [rows for rows, *_ in found])).combine_chunks().to_batches()
-    values = ([table] * len(found), *zip(*((log, is_final) for _, log, is_final in found), strict=True))
-    counts = [_count(rows) for rows, *_ in found]
-    arrays = [pa.concat_arrays(map(pa.repeat, of_column, counts)) for of_column in values]
-    for name, fields in STRUCTS.items():
-        arrays.append(
-            pa.StructArray.from_arrays(batch.columns, fields=fields)
-            if name == table
-            else pa.nulls(len(batch), pa.struct(fields))
-        )
-    return pa.RecordBatch.from_arrays(arrays, schema=STAGE_SCHEMA)
+def rows_of_logs(table: str, found: Sequence[tuple[Rows, str, bool]]) -> pa.Table:
+    """Rows of a declared table, each with its log and whether they are final, as one of `SCHEMAS`."""
+    if table == STATE.name:
+        return spark_table(arrow_rows(table, [rows for rows, *_ in found]))
+    found = sorted(found, key=lambda each: isinstance(each[0], pa.Table))
+    rows, counts = spark_table(arrow_rows(table, [rows for rows, *_ in found])), [_count(rows) for rows, *_ in found]
+    of_each = zip(*((log, is_final) for _, log, is_final in found), strict=True)
+    columns = [pa.concat_arrays(map(pa.repeat, values, counts)) for values in of_each]
+    return pa.Table.from_arrays([*rows.columns, *columns], schema=SCHEMAS[table])
+
+
+def stage_rows(table: str, rows: pa.Table) -> pa.RecordBatch:
+    """Rows of one of `SCHEMAS` as rows of `STAGE_SCHEMA`."""
+    (batch,) = rows.combine_chunks().to_batches()
+    structs = [
+        pa.StructArray.from_arrays(batch.columns, fields=[*type_]) if name == table else pa.nulls(len(batch), type_)
+        for name, type_ in STRUCTS.items()
+    ]
+    return pa.RecordBatch.from_arrays([pa.repeat(table, len(batch)), *structs], schema=STAGE_SCHEMA)
 
 
 def _count(rows: Rows) -> int:
     return 1 if isinstance(rows, StoredState) else len(rows)
-
-
-def rows_of(staged: DataFrame, table: str) -> DataFrame:
-    """The rows of one table, with `LOG` and `IS_FINAL`."""
-    return staged.where(sf.col("table") == table).select(f"{table}.*", LOG, IS_FINAL)
 
 
 STAGE_NAME = "stage"
@@ -580,32 +578,33 @@ def folded(
     if here:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             bundles = bundled(works, lambda work: work.weight, AT_ONCE)
-            of_bundles = list(pool.map(lambda bundle: list(_staged(bundle, options)), bundles))
-        batches = [batch for of_bundle in of_bundles for batch in of_bundle]
-        states = _only(batches, STATE.name)[STATE.name].combine_chunks()
-        frames = {name: rows_of(from_arrow(store.spark, _only(batches, name)), name) for name in OF_LOGS}
-        return frames, StoredState.of_table(pa.Table.from_struct_array(states))
+            found = [
+                each for of_bundle in pool.map(lambda each: [*_folded(each, options)], bundles) for each in of_bundle
+            ]
+        tables = {
+            name: pa.concat_tables([schema.empty_table(), *(rows for table, rows in found if table == name)])
+            for name, schema in SCHEMAS.items()
+        }
+        states = StoredState.of_table(tables.pop(STATE.name))
+        return {name: from_arrow(store.spark, rows) for name, rows in tables.items()}, states
     # Stored once: what is read twice would be folded twice.
     staged = store.internal.overwrite_plain(STAGE_NAME, folded_by_tasks(store.spark, works, options))
-    states = staged.where(sf.col("table") == STATE.name).select(f"{STATE.name}.*").toArrow()
-    return {name: rows_of(staged, name) for name in OF_LOGS}, StoredState.of_table(states)
-
-
-def _only(staged: Sequence[pa.RecordBatch], table: str) -> pa.Table:
-    """The rows of one table, each batch being of one, without the columns of others."""
-    columns = ["table", LOG, IS_FINAL, table]
-    own = [each.select(columns) for each in staged if each["table"][0].as_py() == table]
-    return pa.Table.from_batches(own, pa.schema([STAGE_SCHEMA.field(name) for name in columns]))
+    frames = {name: staged.where(sf.col("table") == name).select(f"{name}.*") for name in SCHEMAS}
+    return frames, StoredState.of_table(frames.pop(STATE.name).toArrow())
 
 
 def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: WorkOptions) -> DataFrame:
     """The new rows of all tables, as rows of `STAGE_SCHEMA`."""
+
+    def of_bundle(bundle: Sequence[LogWork]) -> Iterator[pa.RecordBatch]:
+        yield from starmap(stage_rows, _folded(bundle, options))
+
     bundles = bundled(works, lambda work: work.weight, TASKS_PER_CORE * _cores(spark))
-    return in_tasks(spark, bundles, lambda bundle: _staged(bundle, options), from_arrow_schema(STAGE_SCHEMA))
+    return in_tasks(spark, bundles, of_bundle, from_arrow_schema(STAGE_SCHEMA))
 
 
-def _staged(works: Iterable[LogWork], options: WorkOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of logs, those of many small ones at once."""
+def _folded(works: Iterable[LogWork], options: WorkOptions) -> Iterator[tuple[str, pa.Table]]:
+    """The names of tables and their new rows, those of many small logs at once."""
     waiting: defaultdict[str, list[tuple[Rows, str, bool]]] = defaultdict(list)
     count = 0
     for work in works:
@@ -613,10 +612,10 @@ def _staged(works: Iterable[LogWork], options: WorkOptions) -> Iterator[pa.Recor
             waiting[table].append((rows, work.log, is_final))
             count += _count(rows)
             if count >= ROWS_AT_ONCE:
-                yield from starmap(stage_rows, waiting.items())
+                yield from ((name, rows_of_logs(name, found)) for name, found in waiting.items())
                 waiting.clear()
                 count = 0
-    yield from starmap(stage_rows, waiting.items())
+    yield from ((name, rows_of_logs(name, found)) for name, found in waiting.items())
 
 
 def _cores(spark: SparkSession) -> int:

@@ -358,17 +358,18 @@ class FoldStates:
                 damaged_segments=json.dumps(sorted(set(damaged))),
             )
 
-    def save(self, run: StoredRun) -> None:
-        """Store the states and then the run, which completes it."""
-        store, last = self.store.internal, self.last
-        if self.new:
-            rows = self._rows(self.all.values())
-            if self.before:
-                replaced = f"{RUN_ID} <> {last.state_run}"
-                store.replace_rows(STATE.name, STATE, rows, run_id=self.run_id, replaced=replaced)
-            else:
-                store.overwrite(STATE.name, STATE, rows, run_id=self.run_id)
-        state_run = self.run_id if self.new else last.state_run
+    def store_new(self) -> None:
+        """Store the states of this run beside those that the last run continues from, until this one is complete."""
+        store, rows = self.store.internal, self._rows(self.all.values())
+        if self.before:
+            replaced = f"{RUN_ID} <> {self.last.state_run}"
+            store.replace_rows(STATE.name, STATE, rows, run_id=self.run_id, replaced=replaced)
+        else:
+            store.overwrite(STATE.name, STATE, rows, run_id=self.run_id)
+
+    def complete(self, run: StoredRun) -> None:
+        """Store the run, which completes it."""
+        store, state_run = self.store.internal, self.run_id if self.new else self.last.state_run
         run = replace(run, run_id=self.run_id, state_run=state_run, logs=len(self.all))
         kept = [*self.runs[1 - KEPT_RUNS :], run]
         rows = from_arrow(store.spark, spark_table(RUNS.arrow(each.row() for each in kept)))

@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.errors import UsageError
@@ -63,7 +62,7 @@ from toolkit.spark.pipeline.stored_tables import (
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from toolkit.sources.live.cluster import Cluster
 
@@ -344,15 +343,14 @@ class _PipelineRun:
             for name in RECORDED:
                 reads[RECORDED_AS[name]] = partial(store_samples, self.store, name, new, run_id=self.states.run_id)
         do(reads)
+        if self.states.new:
+            adds["state"] = self.states.store_new
         do(adds)
         if self.has_news:
-            do({"findings": self._make_findings})
+            do({"findings": self._make_findings, "counts": self._count})
+            do({"runs": self._complete})
         else:
             self.findings = self.store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
-        if self.has_news or not self.counts:
-            do({"counts": self._count})
-        if self.has_news:
-            do({"state": self._save})
 
     def _signature(self, logs: ListedLogs) -> str:
         return f"{logs.signature} {self.min_held_ms}"
@@ -435,9 +433,9 @@ class _PipelineRun:
         return rows.join(known, keys, "left").where(follows).select(*rows.columns)
 
     def _count(self) -> None:
-        """Count the rows of all tables."""
-        names = [each for each in KEPT if self.has_samples or each not in RECORDED_AS.values()]
-        self.counts = count_rows(self.store, names, run_id=self.states.run_id)
+        """Count the rows of the tables that are not made of findings."""
+        names = [*FROM_OFFSET, *(RECORDED_AS.values() if self.has_samples else ())]
+        self.counts |= count_rows(self.store, names, run_id=self.states.run_id)
 
     # Findings.
 
@@ -453,43 +451,34 @@ class _PipelineRun:
         )
         holds, self.findings = made.stored(with_samples=self.has_samples)
         logs = log_rows(self.states.all.values(), self.listings)
-        for name, rows in (("logs", logs), ("lso_holds", holds), ("findings", self.findings)):
-            self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
+        rows, run_id = {"logs": logs, "lso_holds": holds, "findings": self.findings}, self.states.run_id
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            merged = pool.map(lambda name: self.store.merge(name, KEPT[name], rows[name], run_id=run_id), rows)
+            self.counts |= {each.name: each for each in merged}
 
     # State.
 
-    def _save(self) -> None:
-        """Store the states, which completes the run."""
+    def _complete(self) -> None:
+        """Store what the run has found, which completes it."""
         if self.store.schema is not None:
             make_views(self.store)
         samples = {each.log: each for each in self.states.last.samples}
         for each in self.new_samples:
             assert each.newest is not None
             samples[each.log] = NewestSample(log=each.log, sampled_at=each.newest)
-        self.states.save(replace(self.result, samples=tuple(samples.values()), tables=tuple(self.counts.values())))
+        self.states.complete(replace(self.result, samples=tuple(samples.values()), tables=tuple(self.counts.values())))
 
 
 def count_rows(store: TableStore, names: Iterable[str], *, run_id: int) -> dict[str, TableCounts]:
-    """Row counts of the tables that exist; in one stage, as each further one costs 0.25 s."""
-    found = []
-    for name in names:
-        if (frame := store.find(name)) is not None:
-            failed = sf.col("error").isNotNull() if "error" in frame.columns else sf.lit(False)
-            is_new = (sf.col(RUN_ID) == run_id).alias("is_new")
-            found.append(frame.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new, RUN_ID))
-    if not found:
-        return {}
-    sums = (
-        reduce(DataFrame.unionByName, found)
-        .groupBy("name")
-        .agg(
-            sf.count(sf.lit(1)).alias("rows"),
-            sf.count_if("is_error").alias("errors"),
-            sf.count_if("is_new").alias("new"),
-            sf.max(RUN_ID).alias("newest_run"),
-        )
-    )
-    return {
-        name: TableCounts(name=name, rows=rows, errors=errors, new=new, newest_run=run or 0)
-        for name, rows, errors, new, run in sums.collect()
-    }
+    """Row counts of the tables that exist; several at once, as Delta takes most of the time to find their files."""
+
+    def of_table(name: str) -> TableCounts | None:
+        if (frame := store.find(name)) is None:
+            return None
+        errors = sf.count("error") if "error" in frame.columns else sf.lit(0)
+        new, newest = sf.count_if(sf.col(RUN_ID) == run_id), sf.coalesce(sf.max(RUN_ID), sf.lit(0))
+        (found,) = frame.agg(sf.count(sf.lit(1)), errors, new, newest).collect()
+        return TableCounts(**dict(zip(TableCounts.table.names, (name, *found), strict=True)))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return {each.name: each for each in pool.map(of_table, names) if each is not None}

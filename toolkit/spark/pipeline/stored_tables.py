@@ -504,7 +504,7 @@ class TableStore:
         assert found is not None
         return found
 
-    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> None:
+    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> TableCounts:
         """Change a table to these rows; rows with the same `lasting_content`, and others' columns, are not written.
 
         `name`, `table`: name and declaration of the table; its key is in `KEYS`.
@@ -518,9 +518,8 @@ class TableStore:
         if stored is not None:
             found = self._declared(name, table, stored).select(*declared.names).toArrow()
             old = rows_by_key(name, found.cast(declared.arrow_schema).to_pylist())
-        written = [
-            row for key, row in new.items() if key not in old or lasting_content(old[key]) != lasting_content(row)
-        ]
+        same = {key for key in new.keys() & old.keys() if lasting_content(old[key]) == lasting_content(new[key])}
+        written = [row for key, row in new.items() if key not in same]
         deleted = [row for key, row in old.items() if key not in new]
         frame = self._stored_frame(declared, written)
         if self.format == "parquet":
@@ -532,6 +531,13 @@ class TableStore:
         elif written or deleted:
             gone = self._stored_frame(declared, deleted).withColumn(IS_DELETED, sf.lit(True))
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
+        return TableCounts(
+            name=name,
+            rows=len(new),
+            errors=sum(row.get("error") is not None for row in new.values()),
+            new=len(written),
+            newest_run=max((row[RUN_ID] for row in (*written, *(old[key] for key in same))), default=0),
+        )
 
     def rename_logs(self, names: Mapping[str, LogIdentity]) -> None:
         """Give stored logs other names, and their cluster, broker and topic id; a repeated call changes nothing.
