@@ -11,7 +11,7 @@ import datetime as dt
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 
 Progress = Callable[[str, bool], object]
+FROM_FINDINGS = ("logs", "lso_holds", "findings")  # tables that each run makes anew
 AT_ONCE = 4  # while Spark plans a job, or runs its last task, another one keeps the executors busy
 PathLike = str | os.PathLike[str]
 OLDER = (
@@ -260,6 +261,7 @@ class _PipelineRun:
     result: StoredRun = field(init=False)  # what is stored of this run as a whole; at first, what is of the last one
     counts: dict[str, TableCounts] = field(init=False)  # of the tables; at first, those of the last run
     reads_here: bool = False  # whether this process reads the logs, and not tasks
+    created: Collection[str] = ()  # the tables that this run has created
     new: Mapping[str, DataFrame] = field(default_factory=dict)  # the new rows of each table of logs
     findings: Sequence[Row] = ()  # all that are stored
 
@@ -280,6 +282,7 @@ class _PipelineRun:
             [each for each in names if each in self.counts and stored.get(each, 0) < self.counts[each].newest_run]
             for names in (checked, made)
         )
+        self.counts |= {name: replace(each, new=0) for name, each in counted.items()}
         self.repairs = [OLDER.format(name) for name in older]
         if not {*RECORDED_AS.values()}.isdisjoint(self.made_again):
             self.recordings = [replace(each, after=None) for each in self.recordings]
@@ -336,18 +339,19 @@ class _PipelineRun:
             adds["current_findings"] = partial(self._diagnose, logs)
         if logs is not None and self.plans:
             reads["logs"] = partial(self._read_logs, logs)
+            if self.store.format == "delta":
+                reads["tables"] = self._create_tables
             for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
                 adds[table.name] = partial(self._add, table)
             adds["transaction_history"] = self._add_transaction_history
-        if new := self.new_samples:
-            for name in RECORDED:
-                reads[RECORDED_AS[name]] = partial(store_samples, self.store, name, new, run_id=self.states.run_id)
+        if self.new_samples:
+            reads |= {RECORDED_AS[name]: partial(self._store_samples, name) for name in RECORDED}
         do(reads)
         if self.states.new:
             adds["state"] = self.states.store_new
         do(adds)
         if self.has_news:
-            do({"findings": self._make_findings, "counts": self._count})
+            do({"findings": self._make_findings})
             do({"runs": self._complete})
         else:
             self.findings = self.store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
@@ -381,6 +385,17 @@ class _PipelineRun:
         self.reads_here = logs.reads_here and fits
         self.new, states = folded(self.store, works, options, here=self.reads_here)
         self.states.add(states, self.listings, self.plans)
+
+    def _create_tables(self) -> None:
+        """Create the tables that are missing: Spark has time for it while Python reads."""
+        names = [*FROM_OFFSET, *FROM_FINDINGS]
+        missing = [name for name in names if self.with_batches or name != BATCHES.name]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            missing = [
+                name for name, found in zip(missing, pool.map(self.store.find, missing), strict=True) if not found
+            ]
+            list(pool.map(lambda name: self.store.create(name, KEPT[name]), missing))
+        self.created = missing
 
     def _add_transaction_history(self) -> None:
         """Add final rows, and the last row of each id, which depends on the newest time of all ids."""
@@ -418,7 +433,9 @@ class _PipelineRun:
             read=read,
             changed=[log for log, plan in of_table.items() if plan.mode == TRUNCATED],
             keeps_provisional=keeps_provisional,
+            is_new=table.name in self.created,
         )
+        self._count(table.name)
 
     def _following(self, table: Table, rows: DataFrame, stays: Mapping[str, int]) -> DataFrame:
         """The rows that follow those stored: what these are of may be gone by compaction, so that they stay.
@@ -432,10 +449,13 @@ class _PipelineRun:
         follows = f"NOT is_final OR coalesce(`{offset}` > known, true)"
         return rows.join(known, keys, "left").where(follows).select(*rows.columns)
 
-    def _count(self) -> None:
-        """Count the rows of the tables that are not made of findings."""
-        names = [*FROM_OFFSET, *(RECORDED_AS.values() if self.has_samples else ())]
-        self.counts |= count_rows(self.store, names, run_id=self.states.run_id)
+    def _count(self, name: str) -> None:
+        """Count the rows of a table that was changed."""
+        self.counts |= count_rows(self.store, [name], run_id=self.states.run_id)
+
+    def _store_samples(self, name: str) -> None:
+        store_samples(self.store, name, self.new_samples, run_id=self.states.run_id)
+        self._count(RECORDED_AS[name])
 
     # Findings.
 
@@ -451,9 +471,13 @@ class _PipelineRun:
         )
         holds, self.findings = made.stored(with_samples=self.has_samples)
         logs = log_rows(self.states.all.values(), self.listings)
-        rows, run_id = {"logs": logs, "lso_holds": holds, "findings": self.findings}, self.states.run_id
+
+        def merge(name: str, rows: Sequence[Row]) -> TableCounts:
+            is_new, run_id = name in self.created, self.states.run_id
+            return self.store.merge(name, KEPT[name], rows, run_id=run_id, is_new=is_new)
+
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            merged = pool.map(lambda name: self.store.merge(name, KEPT[name], rows[name], run_id=run_id), rows)
+            merged = pool.map(merge, FROM_FINDINGS, (logs, holds, self.findings))
             self.counts |= {each.name: each for each in merged}
 
     # State.

@@ -440,6 +440,7 @@ class TableStore:
         read: Mapping[str, tuple[int, int]],
         changed: Collection[str] = (),
         keeps_provisional: bool = True,
+        is_new: bool = False,
     ) -> None:
         """Add the rows of logs and delete those that they replace, in one transaction.
 
@@ -451,9 +452,10 @@ class TableStore:
         `read`: from which offset each log that was read has `rows`, and where the read began.
         `changed`: those of them of which rows of earlier runs are replaced, too.
         `keeps_provisional`: whether rows of other logs stay that are not final.
+        `is_new`: whether the table was just created.
         """
-        if (stored := self._to_change(name)) is None:
-            self.replace_rows(name, table, rows, run_id=run_id, replaced="false")
+        if is_new or (stored := self._to_change(name)) is None:
+            self._append(name, table, self._with_run(name, table, rows, run_id), is_new=is_new)
             return
         new = self._with_run(name, table, rows, run_id)
         last_run = run_id - 1 if last_run is None else last_run
@@ -479,13 +481,16 @@ class TableStore:
         `replaced`: condition in SQL for the rows to delete; all new rows must meet it, too.
         """
         new = self._with_run(name, table, rows, run_id)
-        if self.format == "parquet":
-            new.write.parquet(f"{self.path}/{name}")
-        elif self._to_change(name) is None:
-            self.create(name, table)
-            self._save(name, new, mode="append")
+        if self._to_change(name) is None:
+            self._append(name, table, new)
         else:
             self._save(name, new, mode="overwrite", replaceWhere=replaced)
+
+    def _append(self, name: str, table: Table, rows: DataFrame, *, is_new: bool = False) -> None:
+        """Create a table with rows."""
+        if self.format == "delta" and not is_new:
+            self.create(name, table)
+        self._save(name, rows, mode="append")
 
     def _to_change(self, name: str) -> DataFrame | None:
         """A stored Delta table; null if there is none."""
@@ -504,16 +509,17 @@ class TableStore:
         assert found is not None
         return found
 
-    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> TableCounts:
+    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int, is_new: bool = False) -> TableCounts:
         """Change a table to these rows; rows with the same `lasting_content`, and others' columns, are not written.
 
         `name`, `table`: name and declaration of the table; its key is in `KEYS`.
         `rows`: all rows, with the declared columns and those of the pipeline. Of several with one key, the last is
             kept.
+        `is_new`: whether the table was just created.
         """
         declared = with_extra(name, table)
         new = rows_by_key(name, declared.arrow([{**row, RUN_ID: run_id} for row in rows]).to_pylist())
-        stored = self._to_change(name)
+        stored = None if is_new else self._to_change(name)
         old: dict[tuple[Any, ...], Row] = {}
         if stored is not None:
             found = self._declared(name, table, stored).select(*declared.names).toArrow()
@@ -522,12 +528,8 @@ class TableStore:
         written = [row for key, row in new.items() if key not in same]
         deleted = [row for key, row in old.items() if key not in new]
         frame = self._stored_frame(declared, written)
-        if self.format == "parquet":
-            frame.write.parquet(f"{self.path}/{name}")
-        elif stored is None:
-            self.create(name, table)
-            if written:
-                self._save(name, frame, mode="append")
+        if stored is None:
+            self._append(name, table, frame, is_new=is_new)
         elif written or deleted:
             gone = self._stored_frame(declared, deleted).withColumn(IS_DELETED, sf.lit(True))
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
