@@ -160,18 +160,23 @@ def run(
     started = time.monotonic()
     with translate_errors():
         store = open_store(spark, target, format=format)
-        if format == "parquet" and any(store.find(name) is not None for name in KEPT):
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(count_rows, store, KEPT)
+            states = FoldStates.load(store)
+        counts = counting.result()
+        if format == "parquet" and counts:
             raise UsageError(
                 f"There are Parquet tables in {target} already.",
                 means="A run can only add to Delta tables; Parquet tables are written once.",
                 do="Write to an empty folder, or use the format delta.",
             )
-        asserted, states = FileAssertions.of(**assertions), FoldStates.load(store)
+        asserted = FileAssertions.of(**assertions)
         logs, recordings = _sources(spark, source, topics=topics, assertions=asserted, states=states)
         check_clusters(store, [*states.before, *(logs.listings if logs else ())], recordings)
         this = _PipelineRun(
             store=store,
             states=states,
+            counted=counts,
             logs=logs,
             recordings=recordings,
             min_held_ms=min_held_ms,
@@ -247,6 +252,7 @@ class _PipelineRun:
 
     store: TableStore  # the stored tables
     states: FoldStates  # the state of each log
+    counted: Mapping[str, TableCounts]  # the tables that there are
     # logs, recordings: the sources
     logs: ListedLogs | None
     recordings: Sequence[RecordedSamples]
@@ -267,22 +273,21 @@ class _PipelineRun:
 
     def __post_init__(self) -> None:
         """Plan what to read, and check that the tables are of one run."""
-        states, store, last = self.states, self.store, self.states.last
+        states, counted, last = self.states, self.counted, self.states.last
         self.result, self.counts = last, {each.name: replace(each, new=0) for each in last.tables}
-        self.has_samples = bool(self.recordings) or store.find(RECORDED_AS["samples"]) is not None
+        self.has_samples = bool(self.recordings) or RECORDED_AS["samples"] in counted
         self.listings = self.logs.listings if self.logs else {}
         states.rename(renames(self.listings, states.all))
         self.plans = self.logs.plans(states.before) if self.logs else {}
         checked = [name for name in FROM_OFFSET if self.with_batches or name != BATCHES.name]
         made = [name for name in self.counts if name not in FROM_OFFSET]
-        counted = count_rows(store, [*checked, *made], run_id=last.run_id)
         stored = {name: each.newest_run for name, each in counted.items()}
         newest = {name: run for name, run in stored.items() if name in checked}
         older, self.made_again = (
             [each for each in names if each in self.counts and stored.get(each, 0) < self.counts[each].newest_run]
             for names in (checked, made)
         )
-        self.counts |= {name: replace(each, new=0) for name, each in counted.items()}
+        self.counts |= counted
         self.repairs = [OLDER.format(name) for name in older]
         if not {*RECORDED_AS.values()}.isdisjoint(self.made_again):
             self.recordings = [replace(each, after=None) for each in self.recordings]
@@ -388,12 +393,9 @@ class _PipelineRun:
 
     def _create_tables(self) -> None:
         """Create the tables that are missing: Spark has time for it while Python reads."""
-        names = [*FROM_OFFSET, *FROM_FINDINGS]
-        missing = [name for name in names if self.with_batches or name != BATCHES.name]
+        names = [name for name in (*FROM_OFFSET, *FROM_FINDINGS) if self.with_batches or name != BATCHES.name]
+        missing = [name for name in names if name not in self.counted]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            missing = [
-                name for name, found in zip(missing, pool.map(self.store.find, missing), strict=True) if not found
-            ]
             list(pool.map(lambda name: self.store.create(name, KEPT[name]), missing))
         self.created = missing
 
@@ -493,8 +495,11 @@ class _PipelineRun:
         self.states.complete(replace(self.result, samples=tuple(samples.values()), tables=tuple(self.counts.values())))
 
 
-def count_rows(store: TableStore, names: Iterable[str], *, run_id: int) -> dict[str, TableCounts]:
-    """Row counts of the tables that exist; several at once, as Delta takes most of the time to find their files."""
+def count_rows(store: TableStore, names: Iterable[str], *, run_id: int = 0) -> dict[str, TableCounts]:
+    """Row counts of the tables that exist; several at once, as Delta takes most of the time to find their files.
+
+    `run_id`: of the run that has written the new ones.
+    """
 
     def of_table(name: str) -> TableCounts | None:
         if (frame := store.find(name)) is None:

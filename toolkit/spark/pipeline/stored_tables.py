@@ -454,7 +454,7 @@ class TableStore:
         `keeps_provisional`: whether rows of other logs stay that are not final.
         `is_new`: whether the table was just created.
         """
-        if is_new or (stored := self._to_change(name)) is None:
+        if is_new or (stored := self.find(name)) is None:
             self._append(name, table, self._with_run(name, table, rows, run_id), is_new=is_new)
             return
         new = self._with_run(name, table, rows, run_id)
@@ -481,7 +481,7 @@ class TableStore:
         `replaced`: condition in SQL for the rows to delete; all new rows must meet it, too.
         """
         new = self._with_run(name, table, rows, run_id)
-        if self._to_change(name) is None:
+        if self.find(name) is None:
             self._append(name, table, new)
         else:
             self._save(name, new, mode="overwrite", replaceWhere=replaced)
@@ -491,10 +491,6 @@ class TableStore:
         if self.format == "delta" and not is_new:
             self.create(name, table)
         self._save(name, rows, mode="append")
-
-    def _to_change(self, name: str) -> DataFrame | None:
-        """A stored Delta table; null if there is none."""
-        return None if self.format == "parquet" else self.find(name)
 
     def overwrite(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
         """Replace one of the pipeline's own tables."""
@@ -519,7 +515,7 @@ class TableStore:
         """
         declared = with_extra(name, table)
         new = rows_by_key(name, declared.arrow([{**row, RUN_ID: run_id} for row in rows]).to_pylist())
-        stored = None if is_new else self._to_change(name)
+        stored = None if is_new else self.find(name)
         old: dict[tuple[Any, ...], Row] = {}
         if stored is not None:
             found = self._declared(name, table, stored).select(*declared.names).toArrow()
