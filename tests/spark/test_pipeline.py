@@ -297,7 +297,7 @@ def test_samples_after_a_clock_was_set_back_are_stored(spark: SparkSession, tmp_
         found = listed(run_id)
         assert found.count_new() == 2
         store_samples(store, "samples", [found], run_id=run_id)
-        assert sorted(row["sampled_at"] for row in store.rows("recorded_samples", SAMPLES)) == sorted(
+        assert sorted(row["sampled_at"] for row in store.arrow("recorded_samples", SAMPLES).to_pylist()) == sorted(
             times[: 2 * run_id]
         )
         assert found.newest is not None

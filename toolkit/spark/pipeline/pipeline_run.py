@@ -11,7 +11,7 @@ import datetime as dt
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -267,7 +267,6 @@ class _PipelineRun:
     result: StoredRun = field(init=False)  # what is stored of this run as a whole; at first, what is of the last one
     counts: dict[str, TableCounts] = field(init=False)  # of the tables; at first, those of the last run
     reads_here: bool = False  # whether this process reads the logs, and not tasks
-    created: Collection[str] = ()  # the tables that this run has created
     new: Mapping[str, DataFrame] = field(default_factory=dict)  # the new rows of each table of logs
     findings: Sequence[Row] = ()  # all that are stored
 
@@ -359,7 +358,7 @@ class _PipelineRun:
             do({"findings": self._make_findings})
             do({"runs": self._complete})
         else:
-            self.findings = self.store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
+            self.findings = self.store.arrow("findings", FINDINGS, *FINDINGS.names, IS_CURRENT).to_pylist()
 
     def _signature(self, logs: ListedLogs) -> str:
         return f"{logs.signature} {self.min_held_ms}"
@@ -397,7 +396,6 @@ class _PipelineRun:
         missing = [name for name in names if name not in self.counted]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda name: self.store.create(name, KEPT[name]), missing))
-        self.created = missing
 
     def _add_transaction_history(self) -> None:
         """Add final rows, and the last row of each id, which depends on the newest time of all ids."""
@@ -435,7 +433,6 @@ class _PipelineRun:
             read=read,
             changed=[log for log, plan in of_table.items() if plan.mode == TRUNCATED],
             keeps_provisional=keeps_provisional,
-            is_new=table.name in self.created,
         )
         self._count(table.name)
 
@@ -474,12 +471,9 @@ class _PipelineRun:
         holds, self.findings = made.stored(with_samples=self.has_samples)
         logs = log_rows(self.states.all.values(), self.listings)
 
-        def merge(name: str, rows: Sequence[Row]) -> TableCounts:
-            is_new, run_id = name in self.created, self.states.run_id
-            return self.store.merge(name, KEPT[name], rows, run_id=run_id, is_new=is_new)
-
+        rows, run_id = {"logs": logs, "lso_holds": holds, "findings": self.findings}, self.states.run_id
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            merged = pool.map(merge, FROM_FINDINGS, (logs, holds, self.findings))
+            merged = pool.map(lambda name: self.store.merge(name, KEPT[name], rows[name], run_id=run_id), FROM_FINDINGS)
             self.counts |= {each.name: each for each in merged}
 
     # State.

@@ -107,19 +107,10 @@ def near_transaction_history(holds: Sequence[LsoHold], transaction_history: Data
     """
     if not holds:
         return []
-    fields = [("hold", pa.int64()), ("of_producer", pa.int64())]
-    times = [(name, pa.timestamp("us", tz="UTC")) for name in ("begins", "held_to")]
-    rows = [
-        {
-            "hold": number,
-            "of_producer": hold.producer_id,
-            "begins": min((at for at in (hold.opened_at, hold.held_to) if at is not None), default=None),
-            "held_to": hold.held_to,
-        }
-        for number, hold in enumerate(holds)
-    ]
+    begins = [min((at for at in (hold.opened_at, hold.held_to) if at is not None), default=None) for hold in holds]
     holds_frame = transaction_history.sparkSession.createDataFrame(
-        pa.Table.from_pylist(rows, schema=pa.schema([*fields, *times]))
+        [(number, hold.producer_id, begins[number], hold.held_to) for number, hold in enumerate(holds)],
+        "hold long, of_producer long, begins timestamp, held_to timestamp",
     )
     producer_ids = sf.array_distinct(sf.array("producer_id", "previous_producer_id"))
     by_producer_id = transaction_history.select(

@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -367,6 +367,7 @@ class TableStore:
     path: str | None = None  # path or URL of the folder for Spark; null for a catalog
     schema: str | None = None  # schema of the tables in a catalog (``catalog.schema`` or ``schema``); null for a folder
     format: str = "delta"  # ``delta`` or ``parquet``
+    empty: set[str] = field(default_factory=set, compare=False)  # tables that were created, and have no rows yet
 
     @property
     def target(self) -> str:
@@ -404,13 +405,8 @@ class TableStore:
             )
         return frame.select(*(sf.col(f"`{STORED_NAMES.get(each, each)}`").alias(each) for each in names))
 
-    def rows(self, name: str, table: Table, *columns: str, where: str = "true") -> list[Row]:
-        """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
-        found: list[Row] = self.arrow(name, table, *columns, where=where).to_pylist()
-        return found
-
     def arrow(self, name: str, table: Table, *columns: str, where: str = "true") -> pa.Table:
-        """As `rows`, as Arrow data."""
+        """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
         if (frame := self.find(name)) is None:
             return table.arrow_schema.empty_table()
         return self._declared(name, table, frame).where(where).select(*(columns or table.names)).toArrow()
@@ -440,7 +436,6 @@ class TableStore:
         read: Mapping[str, tuple[int, int]],
         changed: Collection[str] = (),
         keeps_provisional: bool = True,
-        is_new: bool = False,
     ) -> None:
         """Add the rows of logs and delete those that they replace, in one transaction.
 
@@ -452,10 +447,9 @@ class TableStore:
         `read`: from which offset each log that was read has `rows`, and where the read began.
         `changed`: those of them of which rows of earlier runs are replaced, too.
         `keeps_provisional`: whether rows of other logs stay that are not final.
-        `is_new`: whether the table was just created.
         """
-        if is_new or (stored := self.find(name)) is None:
-            self._append(name, table, self._with_run(name, table, rows, run_id), is_new=is_new)
+        if name in self.empty or (stored := self.find(name)) is None:
+            self._append(name, table, self._with_run(name, table, rows, run_id))
             return
         new = self._with_run(name, table, rows, run_id)
         last_run = run_id - 1 if last_run is None else last_run
@@ -486,11 +480,12 @@ class TableStore:
         else:
             self._save(name, new, mode="overwrite", replaceWhere=replaced)
 
-    def _append(self, name: str, table: Table, rows: DataFrame, *, is_new: bool = False) -> None:
-        """Create a table with rows."""
-        if self.format == "delta" and not is_new:
+    def _append(self, name: str, table: Table, rows: DataFrame) -> None:
+        """Store the first rows of a table."""
+        if self.format == "delta" and name not in self.empty:
             self.create(name, table)
         self._save(name, rows, mode="append")
+        self.empty.discard(name)
 
     def overwrite(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
         """Replace one of the pipeline's own tables."""
@@ -505,17 +500,16 @@ class TableStore:
         assert found is not None
         return found
 
-    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int, is_new: bool = False) -> TableCounts:
+    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> TableCounts:
         """Change a table to these rows; rows with the same `lasting_content`, and others' columns, are not written.
 
         `name`, `table`: name and declaration of the table; its key is in `KEYS`.
         `rows`: all rows, with the declared columns and those of the pipeline. Of several with one key, the last is
             kept.
-        `is_new`: whether the table was just created.
         """
         declared = with_extra(name, table)
         new = rows_by_key(name, declared.arrow([{**row, RUN_ID: run_id} for row in rows]).to_pylist())
-        stored = None if is_new else self.find(name)
+        stored = None if name in self.empty else self.find(name)
         old: dict[tuple[Any, ...], Row] = {}
         if stored is not None:
             found = self._declared(name, table, stored).select(*declared.names).toArrow()
@@ -525,7 +519,7 @@ class TableStore:
         deleted = [row for key, row in old.items() if key not in new]
         frame = self._stored_frame(declared, written)
         if stored is None:
-            self._append(name, table, frame, is_new=is_new)
+            self._append(name, table, frame)
         elif written or deleted:
             gone = self._stored_frame(declared, deleted).withColumn(IS_DELETED, sf.lit(True))
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
@@ -568,11 +562,10 @@ class TableStore:
         except AnalysisException as error:
             if error.getCondition() not in LEFT_OVER:
                 raise
-        else:
-            return
-        rows = self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in fields]))
-        rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
-        self.spark.sql(f"REPLACE {declared}")
+            rows = self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in fields]))
+            rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
+            self.spark.sql(f"REPLACE {declared}")
+        self.empty.add(name)
 
     def _create_schema(self) -> None:
         is_internal = self.schema is not None and self.schema.endswith(f"_{INTERNAL}")
