@@ -196,7 +196,7 @@ def test_a_killed_run_is_completed_by_the_next(spark: SparkSession, stages: list
         restore(stage, logs)
         before = tmp_path / f"before-{stage.name}"
         shutil.copytree(out, before) if out.exists() else before.mkdir()
-        if run_and_kill(logs, out, writes=rng.randint(1, 7), small=rng.choice([READ_BY_JOBS, READ_BY_DRIVER])) == 0:
+        if run_and_kill(logs, out, writes=rng.randint(1, 14), small=rng.choice([READ_BY_JOBS, READ_BY_DRIVER])) == 0:
             shutil.rmtree(out, ignore_errors=True)  # it had finished: restore, so that the next run has work
             shutil.copytree(before, out)
         for path in out.rglob("_delta_log"):
