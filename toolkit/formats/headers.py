@@ -154,19 +154,12 @@ Rows = TypeVar("Rows", bound=StructuredArray[Any])
 
 
 class DamagedRange(NamedTuple):
-    """A range of bytes that is no batch.
-
-    Parameters
-    ----------
-    position, size
-        Where it starts, and how many bytes were skipped.
-    reason
-        ``"NAME: sentence"``: ``TORN_TAIL`` (normal after a crash), ``CORRUPT_BATCH``, ``NOT_A_SEGMENT``,
-        ``UNREADABLE``; for an index ``CORRUPT_ENTRY``; for a dump those of `toolkit.formats.dumps`.
-    """
+    """A range of bytes that is no batch."""
 
     position: int
-    size: int
+    size: int  # how many bytes were skipped
+    # ``"NAME: sentence"``: ``TORN_TAIL`` (normal after a crash), ``CORRUPT_BATCH``, ``NOT_A_SEGMENT``, ``UNREADABLE``;
+    # for an index ``CORRUPT_ENTRY``; for a dump those of `toolkit.formats.dumps`
     reason: str
 
     @property

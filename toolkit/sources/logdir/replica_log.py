@@ -70,20 +70,12 @@ class RecordIndex:
 
     Takes about 30 bytes of memory per record, and the decoded rows of records that cannot be located.
 
-    Parameters
-    ----------
-    where
-        A record that has only partition and broker; null where none is decoded.
-
-    Attributes
-    ----------
-    errors
-        What could not be read.
+    `where`: a record that has only partition and broker; null where none is decoded.
     """
 
     def __init__(self, where: TransactionLogRecord | None = None) -> None:
         self._where = where or TransactionLogRecord()
-        self.errors: list[TransactionLogRecord] = []
+        self.errors: list[TransactionLogRecord] = []  # what could not be read
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
         self._decoded: dict[int, TransactionLogRecord] = {}  # by entry: records that cannot be located
