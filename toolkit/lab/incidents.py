@@ -751,8 +751,7 @@ def stage_marker_only(stage: Stage, *, group: str | None = None) -> StagedIncide
     producer, start = stage.opened()
     producer.end(commit=True)
     group = group or f"{stage.plot.name}-{uuid.uuid4().hex[:6]}"
-    with BlockedConsumer(stage.config, stage.topic, group=group, partition=stage.partition) as consumer:
-        consumer.read()
+    BlockedConsumer(stage.config, stage.topic, group, partition=stage.partition).close()
     return stage.staged(producer, start, group=group)
 
 
