@@ -16,7 +16,7 @@ from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, admin_of, blocked_consumer, create_topic, until, write_committed
+from toolkit.lab.clients import BlockedConsumer, TxnProducer, admin_of, create_topic, until, write_committed
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import Row, table
 from toolkit.sources.diagnose import gather
@@ -83,7 +83,7 @@ def test_groups_with_held_offsets_are_read_from_their_coordinator(cluster: Clust
     """UNSTABLE_OFFSET_COMMIT for an offset that was committed before."""
     with contextlib.ExitStack() as stack:
         topic = stack.enter_context(INCIDENTS["open_young"](kafka)).topic
-        reader = stack.enter_context(blocked_consumer(kafka, topic, alone(cluster, f"again-{topic}")))
+        reader = stack.enter_context(BlockedConsumer(kafka, topic, alone(cluster, f"again-{topic}")))
         staged = stack.enter_context(INCIDENTS["offsets_never_added"](kafka, topic=topic, group=reader.group))
         rows = [judge(cluster, staged, log_evidence=wanted) for wanted in (True, False)]
     assert [row["groups_held"] for row in rows] == [[staged.group]] * 2
@@ -96,7 +96,7 @@ def test_groups_blocked_by_a_held_lso_are_named(cluster: Cluster, kafka: Kafka, 
         topic = staged.topic
         write_committed(cluster.client, topic, 1)
         held, elsewhere = f"held-{topic}", f"elsewhere-{topic}"
-        with blocked_consumer(kafka, topic, held), blocked_consumer(kafka, topic, elsewhere, partition=1):
+        with BlockedConsumer(kafka, topic, held), BlockedConsumer(kafka, topic, elsewhere, partition=1):
             rows = cluster.finding_rows(topics=[topic], partitions=[0], recheck_after=0.1)
     assert [row["groups_held"] for row in rows] == [[held] if row["queue_position"] == 1 else None for row in rows]
 

@@ -169,12 +169,8 @@ def read(
 ) -> pa.Table:
     """Rows of a table, of samples due from `start` to before `stop`, in the declared order.
 
-    Raises
-    ------
-    NotFound
-        If files keep disappearing while they are read, or the table does not exist.
-    DecodeError
-        If a file is damaged; a killed recorder leaves none.
+    Raises NotFound if files keep disappearing while they are read, or the table does not exist; DecodeError if one is
+    damaged; a killed recorder leaves none.
     """
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
