@@ -777,7 +777,10 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
 OWN = (data(94, second=62), marker(95, COMMIT, second=70), data(96, pid=1, records=4), data(100, second=80))
 LOST_BEFORE = (data(90, pid=1, records=2), data(92, second=28), marker(93, COMMIT, second=30))
 COMMITTED_HERE = {"records": [init(), *ended_records("Commit", began=3, at_second=11, on=(HERE, ELSEWHERE))]}
-PROVEN_HERE = (data(90, pid=1, records=10), data(100, second=4), marker(101, COMMIT, pid=1, second=5))
+PROVEN_HERE = [
+    {**each, "leader_epoch": 3}
+    for each in (data(90, pid=1, records=10), data(100, second=4), marker(101, COMMIT, pid=1, second=5))
+]
 CONTRADICTED: dict[str, tuple[str, Sequence[dict[str, Any]], dict[str, Any]]] = {
     "nothing was committed": ("undecided", [data(100, second=20)], {"records": [init()]}),
     # What no commit includes may be aborted, whatever else was.

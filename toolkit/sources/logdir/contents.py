@@ -75,23 +75,12 @@ class FileArguments(TypedDict, total=False):
 class FileAssertions:
     """Assertions of a caller about files.
 
-    Parameters
-    ----------
-    consistent_copy
-        Whether the brokers were stopped when the files were copied, and their replicas in sync.
-    as_of
-        When the files without a manifest were copied, with its time zone; null if unknown.
-    txn_state_partitions
-        Number of partitions of ``__transaction_state``; null for 50, or as many as the files show.
-
-    Raises
-    ------
-    UsageError
-        If the time has no zone or lies in the future, or the number is not positive.
+    Raises UsageError if the time has no zone or lies in the future, or the number is not positive.
     """
 
-    consistent_copy: bool = False
-    as_of: dt.datetime | None = None
+    consistent_copy: bool = False  # whether brokers were stopped when they were copied, and their replicas in sync
+    as_of: dt.datetime | None = None  # when files without a manifest were copied; null if unknown
+    # of ``__transaction_state``; null for 50, or as many as the files show
     txn_state_partitions: int | None = None
 
     @classmethod
