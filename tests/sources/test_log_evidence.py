@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.analysis.logged import explained
+from tests.builders import received
 from tests.causes import cause_names
 from tests.staged_state import write_marker
 from toolkit import Cluster
@@ -35,20 +36,6 @@ def names(row: Row) -> list[str]:
     return [entry["name"] for entry in row["evidence"]]
 
 
-def consumed(kafka: Kafka, topic: str, start: int, stop: int) -> list[bytes]:
-    """What a read_uncommitted consumer gets from one offset to before another."""
-    settings = {**kafka.client_config(), "group.id": f"count-{uuid.uuid4()}", "isolation.level": "read_uncommitted"}
-    consumer = Consumer({**settings, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, 0, start)])
-    found = []
-    while message := consumer.poll(10):
-        if message.error() or (message.offset() or 0) >= stop:
-            break
-        found.append(message.value() or b"")
-    consumer.close()
-    return found
-
-
 def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:
     """Several open transactions, plain records, compressed ones, markers between them."""
     with INCIDENTS["several_open"](kafka) as staged:
@@ -62,7 +49,8 @@ def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafk
         producer.flush()
         rows = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
         first = rows[0]
-        waiting = consumed(kafka, staged.topic, first["last_stable_offset"], first["high_watermark"])
+        every = received(kafka, [(staged.topic, 0)], level="read_uncommitted")
+        waiting = [each for each in every if (each.offset() or 0) >= first["last_stable_offset"]]
         frame = cluster.batches(topics=staged.topic, partitions=0, start="lso")
     assert {row["records_held"] for row in rows} == {len(waiting)}
     assert first["offsets_held"] == len(waiting) + 1, "a marker is no record"

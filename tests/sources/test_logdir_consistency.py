@@ -320,7 +320,21 @@ def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles)
     staged.later += [lambda root: cut(root / "orders-0" / SEGMENT), lambda root: cut(staged.folder() / SEGMENT)]
     assert staged.judge()["verdict"] == "hanging"
     missing = staged.judge(consistent_copy=True)["missing"]
-    assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]
+    assert [text.partition(":")[0] for text in missing] == [f"a complete {STATE_TOPIC}-33", "the leader's offsets"]
+
+
+@pytest.mark.parametrize("is_asserted", [True, False])
+def test_a_torn_end_is_no_end_of_a_log_that_a_stopped_broker_left(is_asserted: bool, tmp_path: Path) -> None:
+    """Only the first bytes of a transaction were copied: nothing hung, in files of one moment, as asserted."""
+    root = write_root(tmp_path)
+    cut(write_log(root, "orders-0", [data(0, 7, after()), marker(1, 7, after()), data(2, 8, after())]) / SEGMENT)
+    write_state_topic(root)
+    assert LogDir(root).finding_rows() == []  # as a running broker leaves it
+    if not is_asserted:
+        (root / ".kafka_cleanshutdown").touch()
+    (row,) = LogDir(root, consistent_copy=is_asserted).finding_rows()
+    assert (row["topic"], row["verdict"]) == ("orders", "unknown")
+    assert row["missing"][0].startswith("OFFSETS_LOST: The files end at offset 2, before a batch that is torn")
 
 
 def test_a_checkpoint_beyond_the_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:

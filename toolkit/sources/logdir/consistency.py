@@ -151,15 +151,13 @@ def _segment_doubts(case: Case, state: ReplicaState, start: int, lowest: int) ->
 def _assertion_doubts(
     state: ReplicaState, state_topic: StateTopic, changes: Callable[[ReplicaLog], list[str]]
 ) -> Iterable[str]:
-    """What contradicts the caller's assertion: stopped brokers write nothing and leave no torn or missing batch."""
+    """What contradicts the caller's assertion: stopped brokers write nothing. What they lack is their `error`."""
     replicas = [state, *(partition.replica for partition in state_topic.partitions.values())]
     for root in {each.log.root for each in replicas} - {None}:
         if root is not None and (doubt := _lock_doubt(root)):
             yield f"stopped brokers: {doubt}"
     for each in replicas:
         name = each.log.where
-        if any(damage.is_torn for damage in each.window.damage):
-            yield f"the end of {name}: its last batch is torn, so a crash may have lost more"
         for change in changes(each.log):
             yield f"files that do not change: {name}: {change}"
     for each in replicas[1:]:

@@ -529,6 +529,8 @@ def read_state(
     # In a copy of a running broker the checkpoint may be newer than the log.
     is_final = is_consistent or checkpoints.clean_shutdown or (isinstance(log, FolderLog) and bool(log.replica.only))
     lost_end = list(_lost_end(log, log_end, written if is_final else None, listed_start))
+    if (is_consistent or checkpoints.clean_shutdown) and any(each.is_torn for each in window.damage):
+        lost_end.append(END_LOST.format(log_end, "a batch that is torn"))
     lost_end += [] if log.base_offsets else [EMPTY_FOLDER]  # a snapshot alone does not show what came after it
     # The cleaner keeps the first base offset, and Kafka deletes no segment of these topics.
     is_whole = tp.topic in {STATE_TOPIC, OFFSETS_TOPIC} and isinstance(log, FolderLog) and not log.replica.only
