@@ -816,6 +816,19 @@ def test_what_contradicts_an_outcome(name: str) -> None:
     assert decided(*rows, stop=150, epoch=0, **more).name == expected
 
 
+@pytest.mark.parametrize(
+    ("end", "data_epoch", "is_explained"),
+    [("Commit", 1, True), ("Commit", 0, False), ("Abort", 1, False)],
+    ids=["by hand", "a coordinator's", "of no commit"],
+)
+def test_a_commit_that_was_completed_contradicts_no_other_commit(end: str, data_epoch: int, is_explained: bool) -> None:
+    """Two commits of a producer lacked their markers, and once the first one was completed, the other was unknown."""
+    of_version_2 = {"epoch": 1, "client_transaction_version": 2}
+    log = history(init(), *ended_records(end, began=60, at_second=70, on=(ELSEWHERE,), **of_version_2))
+    (one,) = found(data(98, epoch=data_epoch), marker(99, COMMIT, epoch=1, second=300))
+    assert unexplained_marker(7, log, [one], is_commit=True) == (None if is_explained else one)
+
+
 @pytest.mark.parametrize(("epoch", "is_explained"), [(0, True), (1, True), (2, False)])
 def test_a_coordinator_may_raise_the_epoch_in_an_abort(epoch: int, is_explained: bool) -> None:
     """Of clients of version 1, too, when it fences or times out; in a commit of theirs it does not."""

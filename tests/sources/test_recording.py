@@ -394,6 +394,13 @@ def test_a_sample_of_which_a_copy_lacks_rows_is_a_failed_one(table: str, tmp_pat
     assert known.due == NINE + MINUTE
 
 
+def test_an_answer_names_the_time_of_its_sample(six: Path) -> None:
+    """A recorder that was killed days ago: nothing hung, at a time that no answer said."""
+    recording = Recording(six)
+    recording.finding_rows()
+    assert (recording.scope_text or "").endswith("; sample of 2026-11-21 09:50:00 UTC")
+
+
 def test_a_newest_sample_of_the_future_is_not_known_to_be_the_newest(tmp_path: Path) -> None:
     """The clock of a recorder was two hours ahead and set back: for as long, its older samples were the answer."""
     due = dt.datetime.now(dt.UTC).replace(microsecond=0) + 2 * 60 * MINUTE

@@ -524,6 +524,7 @@ class Recording(Source):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._sampled_at: dt.datetime | None = None  # of the sample that was read for findings
         if not is_recording(self.path):
             reason = "is not a recording" if self.path.exists() else "does not exist"
             raise NotFound(f"{path} {reason}.", do="Use the --output folder of kafka-txn record.")
@@ -544,6 +545,12 @@ class Recording(Source):
             return self._find_samples(None).sample.cluster_id
         except NotFound:
             return None
+
+    @property
+    def scope_text(self) -> str | None:
+        """As of every source, with the time of the sample: its recorder may have stopped long ago."""
+        text = super().scope_text
+        return None if text is None or self._sampled_at is None else f"{text}; sample of {at_time(self._sampled_at)}"
 
     def samples(self, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """The samples of the recorder (``schema.SAMPLES``), failed ones included.
@@ -681,6 +688,7 @@ class Recording(Source):
         found = self._find_samples(arguments.at)
         evidence = RecordedEvidence(self.path, found, arguments)
         self.scope = scope(evidence.observation, len(evidence.observation.partitions))
+        self._sampled_at = found.sample.sampled_at
         options = replace(arguments.diagnosis(), recheck_after=0, log_evidence=False, is_sample=True)
         findings = [*diagnose(evidence, options).findings]
         if arguments.min_held_ms is not None:
