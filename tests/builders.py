@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from toolkit.lab import Kafka
 from toolkit.lab.clients import RequestRefused, leader, send_until_accepted, until
@@ -44,11 +44,21 @@ def commit_offset(kafka: Kafka, group: str, topic: str, offset: int) -> None:
         until(lambda: consumer.commit(offsets=offsets, asynchronous=False), awaited=f"the coordinator of group {group}")
 
 
-def received(kafka: Kafka, topic_partitions: Iterable[tuple[str, int]], **settings: Any) -> list[Message]:
-    """What a read_committed consumer receives of partitions, up to their LSO."""
+def configure_topic(admin: AdminClient, topic: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a topic; its others stay."""
+    entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in settings.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result()
+
+
+def received(
+    kafka: Kafka, topic_partitions: Iterable[tuple[str, int]], *, level: str = "read_committed", **settings: Any
+) -> list[Message]:
+    """What a consumer receives of partitions, up to their LSO or, with read_uncommitted, to their high watermark."""
     wanted = set(topic_partitions)
     own = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0, **settings}
-    consumer = Consumer({**kafka.client_config(), **own, "isolation.level": "read_committed"})
+    consumer = Consumer({**kafka.client_config(), **own, "isolation.level": level})
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in wanted])
     found: list[Message] = []
     ends = set[tuple[str | None, int | None]]()

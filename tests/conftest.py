@@ -14,8 +14,8 @@ from xdist.remote import Producer
 from xdist.workermanage import WorkerController
 
 from tests import sentences
-from tests.brokers import Brokers
-from tests.groups import GroupScheduling, order, send_folder, write_groups
+from tests.brokers import EVERY_WORKERS, Brokers
+from tests.groups import GroupScheduling, group_of, order, send_folder, write_groups
 from tests.spark.settings import QUICK
 from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
@@ -134,12 +134,23 @@ def small_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+BROKERS = pytest.StashKey[Brokers]()
+
+
 @pytest.fixture(scope="session")
-def brokers() -> Iterator[Brokers]:
+def brokers(pytestconfig: pytest.Config) -> Iterator[Brokers]:
     """The clusters that tests of this worker share."""
-    shared = Brokers()
+    shared = pytestconfig.stash[BROKERS] = Brokers()
     yield shared
     shared.stop()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """The clusters of a group end with it."""
+    yield
+    if nextitem and group_of(nextitem) != group_of(item) and (shared := item.config.stash.get(BROKERS, None)):
+        shared.stop(keep=[EVERY_WORKERS])
 
 
 @pytest.fixture(scope="session")

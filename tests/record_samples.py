@@ -30,7 +30,7 @@ from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import LabError
 from toolkit.lab import samples
 from toolkit.lab.broker import Kafka
-from toolkit.lab.clients import BlockedConsumer, blocked_consumer, config_of, create_topic, until, write_committed
+from toolkit.lab.clients import BlockedConsumer, config_of, create_topic, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.lab_source import BEFORE, BEHIND, stage_between
 from toolkit.lab.samples import AUDIT, DUMP, INDEX, LOG_DIR, READ_ONLY, RECORDING, IncidentSample
@@ -89,7 +89,7 @@ def _long_history(kafka: Kafka, folder: Path, *, transactions: int = 2_000, held
     clients = [_Client(kafka, f"checkout-{number}", stop) for number in (1, 2, 3)]
     for client in clients:
         client.start()
-    with BlockedConsumer(kafka, TOPIC, group=GROUP) as consumer:
+    with BlockedConsumer(kafka, TOPIC, GROUP) as consumer:
         try:
             _until_done(clients, transactions * 2 // 5, consumer)
             staged = INCIDENTS["late_message"](kafka, topic=TOPIC)
@@ -160,7 +160,7 @@ def _flight_recording(kafka: Kafka, folder: Path) -> ScriptResult:
     create_topic(kafka, TOPIC)
     with BrokerClient(config_of(kafka)) as cluster:
         write_committed(cluster, TOPIC, 0, records=BEFORE)
-        blocked_consumer(kafka, TOPIC, GROUP).close()
+        BlockedConsumer(kafka, TOPIC, GROUP).close()
         stop = threading.Event()
         connect = partial(Cluster, kafka.bootstrap_servers, timeout=5)
         recorder = threading.Thread(target=partial(record_samples, connect, folder / RECORDING, stop=stop))

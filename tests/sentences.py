@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,11 +69,16 @@ ToolkitError.__init__ = _noting_error  # type: ignore[method-assign]
 
 
 def _noting(init: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:
+    values_of = attrgetter(*names, names[0])  # of two or more names, a tuple
+
     @functools.wraps(init)
     def noting(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        for name in names:
-            if (value := getattr(self, name)) is not None:
+        for value in values_of(self):
+            if type(value) is str:  # most are: the exploration makes a million
+                if value.count(" ") > 1:
+                    SEEN.add(value)
+            elif value is not None:
                 _note_value(value)
 
     return noting

@@ -104,51 +104,6 @@ def test_a_verdict_filters_what_is_shown_and_short_is_a_line_each(monkeypatch: p
     assert (refused.returncode, "--short is for people" in refused.stderr) == (2, True)
 
 
-def test_find_hanging_shows_what_is_to_do_or_unknown_and_counts_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [finding(), UNKNOWN, UNREPLICATED, STUCK, OVERDUE, healthy(partition=7)]
-    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
-    displayed = run("find-hanging").stdout
-    assert re.findall(r"orders-\d(?= +LSO)", displayed) == ["orders-0", "orders-1", "orders-3", "orders-4"]
-    assert displayed.endswith(
-        "\n1 partition hangs, 1 partition is held because its COMMIT marker is missing, 1 overdue, 1 unknown, "
-        "1 unreplicated, 1 open transaction is not overdue\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("rows", "line"),
-    [
-        ([UNKNOWN], "not known, 1 unknown"),
-        ([{**UNKNOWN, "producer_id": None, "partition": each, "error": "TIMED_OUT: no"} for each in range(3)],
-         "not known: 3 partitions could not be read, 3 unknown"),
-        ([UNKNOWN, UNREPLICATED], "1 unknown, 1 unreplicated"),
-        ([UNREPLICATED], "nothing hangs, 1 unreplicated"),
-    ],
-)  # fmt: skip
-def test_nothing_hangs_is_said_of_what_was_seen(
-    monkeypatch: pytest.MonkeyPatch, rows: Sequence[Row], line: str
-) -> None:
-    """Without any rights it was "nothing hangs, 2,081 unknown"."""
-    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
-    assert run("diagnose").stdout.splitlines()[-1] == line
-
-
-def test_many_partitions_that_were_not_read_are_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2,081 partitions without READ were 12,478 lines around the one finding."""
-    unread = {"verdict": Verdict.UNKNOWN, "producer_id": None, "queue_position": None, "offsets_held": 0}
-    denied = ["TOPIC_AUTHORIZATION_FAILED: denied"]
-    rows = [finding(**unread, topic=f"t{each}", partition=0, missing=denied, reason="unread") for each in range(2_000)]
-    held = finding(**unread | {"offsets_held": 7}, topic="t0", partition=1, missing=denied, reason="unread")
-    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster([finding(topic="a"), held, *rows]))
-    lines = run("diagnose").stdout.splitlines()
-    assert len(lines) < 45
-    (block,) = (number for number, line in enumerate(lines) if line == "2,000 partitions not read")
-    assert lines[block + 1].split() == ["unknown", "unread"]
-    assert lines[block + 12].split() == ["1,990", "more", "topics"]
-    assert "--operation READ '--topic=*'" in "".join(lines[block:])
-    assert any(line.startswith("t0-1 ") for line in lines), "what it holds is not hidden among them"
-
-
 def test_a_defect_has_an_exit_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from tests.process import Process, on
 from toolkit import Cluster
 from toolkit.errors import BrokerError
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, blocked_consumer
+from toolkit.lab.clients import BlockedConsumer, TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema.table import TopicPartition
 
@@ -34,7 +34,7 @@ Ask = Callable[..., Process]
 def alive(guarded: Kafka, admin: Cluster) -> Iterator[StagedIncident]:
     """An open transaction, a group that waits for it, and one whose only offset is pending in another one."""
     with INCIDENTS["open_young"](guarded.client_config("admin"), topic=DATA) as staged:
-        with blocked_consumer(guarded.client_config("admin"), DATA, COMMITTED):
+        with BlockedConsumer(guarded.client_config("admin"), DATA, COMMITTED):
             pass
         producer = TxnProducer(admin.client, "hidden-offsets").init()
         producer.commit_offset(PENDING, DATA, 0, offset=1)
@@ -102,7 +102,7 @@ def test_a_group_with_only_a_pending_offset_has_a_row(ask: Ask, alive: StagedInc
 def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admin: Cluster, acls: Acls) -> None:
     staged = INCIDENTS["never_added"](guarded.client_config("admin"), topic="hidden-hanging")
     partition = TopicPartition(staged.topic, 0)
-    with blocked_consumer(guarded.client_config("admin"), staged.topic, "hidden-waiting"):
+    with BlockedConsumer(guarded.client_config("admin"), staged.topic, "hidden-waiting"):
         pass
     acls.allow((TOPIC, "*", LITERAL, READ))
 

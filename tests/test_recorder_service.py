@@ -22,7 +22,7 @@ from tests.sources.recorded import NINE, sample
 from toolkit.cli.commands import app
 from toolkit.config.clusters import CLUSTERS_VARIABLE, named_clusters
 from toolkit.lab import Kafka
-from toolkit.lab.clients import blocked_consumer, until
+from toolkit.lab.clients import BlockedConsumer, until
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.sources.recording import metrics as recorder_metrics
 from toolkit.sources.recording.metrics import Metrics
@@ -122,7 +122,7 @@ def test_metrics_only_until_sigterm(kafka: Kafka, tmp_path: Path, monkeypatch: p
         return text if hangs in text and f'group="{topic}"' in text else None
 
     with (
-        blocked_consumer(kafka, topic, topic),
+        BlockedConsumer(kafka, topic, topic),
         log.open("wb") as errors,
         started(command, cwd=folder, stderr=errors) as process,
     ):

@@ -65,6 +65,7 @@ OVERDUE: dict[str, Any] = {"start_time": ago(minutes=5)}
 def _coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_coordinators(client: RowCluster, keys: list[str], key_type: int) -> list[Any]:
         assert (keys[0] in {"payments-7", NAME}, key_type) == (True, 1)
+        client._called("find_coordinators", {})
         found = SimpleNamespace(error_code=getattr(client, "coordinator_error", 0), node_id=3)
         return [(SimpleNamespace(error_text=None), found)]
 
@@ -411,18 +412,28 @@ def test_what_has_begun_while_a_coordinator_was_loading_is_not_fenced(code: int,
     if code == UNAVAILABLE:
         cluster.answers, cluster.coordinator_error = (NONE,), UNAVAILABLE
         found_again = sets(transactions=RESTARTED, coordinator_error=0)
-        cluster.before = {("transaction_rows", 6): found_again}  # two of plan and fresh check, the guard's, and then
+        cluster.before = {("find_coordinators", 2): found_again}
     with pytest.raises(ActionRefused, match="changed since it was planned: its producer_epoch is 3, and was 0"):
         execute(fence_plan(cluster))
     assert len(cluster.sent) == (code == LOADING)
     assert "ActionRefused" in audit.rows()[-1]["error"]
 
 
+@pytest.mark.parametrize("answers", [(NONE,), (LOADING, NONE)], ids=["the first request", "a repeated one"])
+def test_what_has_begun_while_its_coordinator_was_looked_up_is_not_fenced(answers: Sequence[int]) -> None:
+    """A broker that hung answered FindCoordinator 10 s late, or another one did: the application had restarted."""
+    cluster = fence_cluster(**OVERDUE)
+    cluster.answers, cluster.before = answers, {("find_coordinators", len(answers)): restarts}
+    with pytest.raises(ActionRefused, match="changed since it was planned: its producer_epoch is 3, and was 0"):
+        execute(fence_plan(cluster))
+    assert len(cluster.sent) == len(answers) - 1
+
+
 def test_a_request_is_not_repeated_before_the_coordinator_says_what_is_open() -> None:
     cluster = fence_cluster(**OVERDUE)
     unread = transaction(error="COORDINATOR_LOAD_IN_PROGRESS: no")
     cluster.answers = (LOADING, NONE)
-    cluster.before = {("send_one", 1): sets(transactions=[unread]), ("transaction_rows", 7): restarts}
+    cluster.before = {("send_one", 1): sets(transactions=[unread]), ("transaction_rows", 8): restarts}
     with pytest.raises(ActionRefused, match="its producer_epoch is 3, and was 0"):
         execute(fence_plan(cluster))
     assert len(cluster.sent) == 1
@@ -672,7 +683,7 @@ def test_a_commit_is_one_though_its_client_has_gone_on_by_now(
 
 def test_a_commit_whose_marker_is_missing_is_an_error() -> None:
     """The coordinator has committed it, and a partition has it open still: read_committed consumers wait."""
-    cluster = commit_cluster(before={("transaction_rows", 4): sets(producers=ALIVE)})
+    cluster = commit_cluster(before={("transaction_rows", 5): sets(producers=ALIVE)})
     assert failure(commit_plan(cluster), "is still open: no marker has ended it") == ("written", 1)
 
 
@@ -681,14 +692,14 @@ PREPARED, COMMITTED = (sets(transactions=[owner(state=f"{each}Commit", on=())]) 
 
 @pytest.mark.parametrize(
     ("then", "state"),
-    [({}, "PrepareCommit"), ({("transaction_rows", 5): COMMITTED}, "CompleteCommit")],
+    [({}, "PrepareCommit"), ({("transaction_rows", 6): COMMITTED}, "CompleteCommit")],
     ids=["up to its time-out", "until they are written"],
 )
 def test_a_commit_waits_for_its_markers(then: dict[Any, Any], state: str) -> None:
     """The coordinator says PrepareCommit until all of them are written; on their way, they are committed, too."""
-    cluster = commit_cluster(before={("transaction_rows", 4): PREPARED, **then}, timeout=60.0 if then else 0.5)
+    cluster = commit_cluster(before={("transaction_rows", 5): PREPARED, **then}, timeout=60.0 if then else 0.5)
     assert execute(commit_plan(cluster)).owner.state == state
-    assert not then or cluster.calls["transaction_rows"] == 5
+    assert not then or cluster.calls["transaction_rows"] == 6
 
 
 def test_a_coordinator_that_does_not_commit_is_an_error() -> None:

@@ -68,8 +68,8 @@ def around_send(
 
 def is_open(broker: Kafka, plan: Plan) -> bool:
     with Cluster(broker.bootstrap_servers) as cluster:
-        rows = cluster.producer_rows(topics=[plan.topic], partitions=[plan.partition])
-    return plan.start_offset in [row["current_txn_start_offset"] for row in rows]
+        rows = cluster.producer_rows(topics=[plan.transaction.topic], partitions=[plan.transaction.partition])
+    return plan.transaction.start_offset in [row["current_txn_start_offset"] for row in rows]
 
 
 def test_without_a_response_it_is_uncertain(
@@ -81,7 +81,7 @@ def test_without_a_response_it_is_uncertain(
     assert error.effect == "uncertain"
     assert "It is uncertain whether the ABORT marker was written." in str(error)
     assert f"{FIND_OUT}: the marker was not written so far if producer" in str(error)
-    assert str(error).splitlines()[-1] == f"kafka-txn diagnose --topic {plan.topic} --partition 0"
+    assert str(error).splitlines()[-1] == f"kafka-txn diagnose --topic {plan.transaction.topic} --partition 0"
     until(lambda: None if is_open(broker, plan) else True, awaited="the marker")
     assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]
     assert "uncertain" in audit.rows()[-1]["error"]

@@ -163,7 +163,7 @@ def test_a_plan_shows_what_it_would_do(plan_of: Planner, tmp_path: Path) -> None
     cluster = RowCluster()
     plan = plan_of(cluster)
     assert (plan.finding["start_offset"], plan.target) == (100, "orders-0@100")
-    assert plan.check(recheck_after=0).start_offset == 100
+    assert plan.check(recheck_after=0).transaction.start_offset == 100
     other = RowCluster()
     assert changed(with_txn(plan, basis=found(reason="another"), impact=None), cluster=other) == plan, (
         "what it would do is the same"

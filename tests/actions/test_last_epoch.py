@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.builders import create_topics
+from tests.builders import configure_topic, create_topics
 from tests.formats.packed import seal
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
@@ -54,14 +54,6 @@ def set_epoch(log_dir: Path, transactional_id: str, epoch: int) -> None:
         log.write_bytes(data)
 
 
-def change_setting(admin: AdminClient, replicas: int) -> None:
-    """How many replicas in sync the coordinators' topic needs."""
-    setting = ConfigEntry("min.insync.replicas", str(replicas), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, STATE_TOPIC, incremental_configs=[setting])
-    for done in admin.incremental_alter_configs([resource]).values():
-        done.result()
-
-
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
     name, topic = "payments", "orders"
@@ -87,10 +79,10 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
         assert producer.producer_epoch == LAST - 1
         producer.add(topic, 0)
         producer.send(topic, 0)
-        change_setting(admin, 2)
+        configure_topic(admin, STATE_TOPIC, {"min.insync.replicas": "2"})
         failed = "failed to write an epoch fence transition"
         until(lambda: True if failed in kafka.logs(1, lines=500) else None, awaited="a timeout that is not logged")
-        change_setting(admin, 1)
+        configure_topic(admin, STATE_TOPIC, {"min.insync.replicas": "1"})
 
         def owner() -> tuple[str | None, int | None]:
             (row,) = cluster.transaction_rows(transactional_ids=[name])

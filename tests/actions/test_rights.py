@@ -30,7 +30,7 @@ from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionFailed, BrokerError
 from toolkit.lab import Kafka
-from toolkit.lab.clients import blocked_consumer
+from toolkit.lab.clients import BlockedConsumer
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, STANDSTILL, TWO_PHASE, StagedIncident
 from toolkit.schema import Row
 
@@ -288,7 +288,7 @@ def test_whether_compaction_waits_needs_describe_configs_on_the_topic(
 @pytest.mark.full
 def test_the_groups_that_wait_need_describe_on_them(guarded: Kafka, watcher: Cluster, acls: Acls) -> None:
     incident = INCIDENTS["never_added"](guarded, topic="rights-groups")
-    with blocked_consumer(guarded.client_config("admin"), incident.topic, "rights-group"):
+    with BlockedConsumer(guarded.client_config("admin"), incident.topic, "rights-group"):
         pass
     acls.allow(topic_of(incident, READ), READ_STATE)
     row = found(watcher, incident)

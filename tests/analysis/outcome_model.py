@@ -42,6 +42,7 @@ class Txn:
     end: str | None = "Commit"  # null: it stays open
     by_coordinator: bool = False  # an abort by its timeout or a fence; a new instance follows
     marker: bool = True
+    refused: bool = False  # without its marker, the leader has refused it; else there was none, and a new one follows
     other: bool = False  # the marker of another producer comes right after its data
     twice: bool = False  # a coordinator that took over has written the marker again
     gap: int = 1  # ms before it
@@ -183,6 +184,7 @@ class World:
         self.ends[number] = step.end.lower()
         if step.here:
             self.without_marker.append(number)
+            self.leader_epoch += not (step.marker or step.refused)
         decided = self._now
         for _ in range((1 + step.twice) if step.here and step.marker else 0):
             self.time += step.delay

@@ -56,6 +56,13 @@ LATE_BATCHES = (data(98), marker(99, ABORT), data(100, sequence=1))
 COMPLETE_ABORT = transaction(state="CompleteAbort", on=())
 
 
+def of_version_2(rows: Sequence[Row]) -> list[Row]:
+    """The records of an instance and of its first transaction."""
+    return [
+        {**row, "producer_epoch": int(number > 1), "client_transaction_version": 2} for number, row in enumerate(rows)
+    ]
+
+
 EMPTY, COMMITTED, SUPERSEDED = (
     transaction(state="Empty", on=()), transaction(state="CompleteCommit", on=()),
     transaction(epoch=1, on=(ELSEWHERE,)),
@@ -67,7 +74,8 @@ ABORTED_4, COMMITTED_4 = (
 OF_5 = open_transaction(transaction(state="CompleteCommit", epoch=5, on=()), epoch=5)
 LATE_OF_4 = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5), data(100, epoch=4, sequence=1))
 COMMIT_AT_1 = ended_records("Commit", began=0, at_second=1)
-COMMIT_RECORDS = [init(), *ended_records("Commit", began=3, at_second=11)]
+COMMIT_BY_TIMES = [init(), *ended_records("Commit", began=3, at_second=11)]
+COMMIT_RECORDS = of_version_2(COMMIT_BY_TIMES)  # proven whoever led since
 OF_TERMS: list[Row] = [
     {**COMMIT_RECORDS[0], "leader_epoch": 1},
     *({**row, "leader_epoch": 2} for row in COMMIT_RECORDS[1:]),
@@ -117,14 +125,10 @@ REFUSED = logged("marker_refused", 11.1, "Invalid coordinator epoch", transactio
 NOBODY = led("no_leader", 10.5, 5, "nobody leads now")
 OTHER = led("leader_changed", 10.8, 6, "broker 2 leads")
 UNREAD = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
-VERSION_2 = [
-    {**row, "producer_epoch": int(number > 1), "client_transaction_version": 2}
-    for number, row in enumerate(COMMIT_RECORDS)
-]
 NEXT_EPOCH = replace(COMMITTED, producer_epoch=1)
 OF_OFFSETS = open_transaction(COMPLETE_ABORT, leader=partition("__consumer_offsets"), topic="__consumer_offsets")
 # While a transaction was open for long, a marker of an earlier one may have been skipped.
-LONG_OPEN = context(ended(), OPEN, init(), *ended_records("Commit", began=9, at_second=900))
+LONG_OPEN = context(ended(), OPEN, *of_version_2([init(), *ended_records("Commit", began=9, at_second=900)]))
 LEADER_0 = context(
     ended(leader=partition(leader_epoch=0)), excerpt(*(each | {"leader_epoch": 0} for each in OPEN_BATCHES)),
     *COMMIT_RECORDS,
@@ -210,13 +214,14 @@ CAUSES: dict[str, Case] = {  # of what no coordinator owns
     # The batch may be late: only a read from before its end can decide.
     "a marker before the excerpt": context(
         ended(), excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21)), *COMMIT_RECORDS),
-    "it may be younger": context(ended(), excerpt(*BEFORE, data(100, second=21), start=0, stop=150), *COMMIT_RECORDS),
+    "it may be younger": context(ended(), excerpt(*BEFORE, data(100, second=21), start=0, stop=150), *COMMIT_BY_TIMES),
     "it is older": context(
-        ended(), excerpt(*BEFORE, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150),
-        *COMMIT_RECORDS),
+        ended(leader=partition(leader_epoch=5)), excerpt(
+            *BEFORE, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150),
+        *COMMIT_BY_TIMES),
     "its topic may be created again": context(
         ended(), excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0, stop=150),
-        *COMMIT_RECORDS),
+        *COMMIT_BY_TIMES),
     # The next sequence number is unknown without its predecessors.
     "late, and its predecessors are not read": context(
         open_transaction(COMPLETE_ABORT), excerpt(marker(99, ABORT), data(100, sequence=40))),
@@ -225,8 +230,8 @@ CAUSES: dict[str, Case] = {  # of what no coordinator owns
         ended(), ALONE, init(), *ended_records("Commit", began=0, at_second=1, on=(ELSEWHERE,))),
     # Its epoch is its own, and its marker would have ended it.
     "a commit of version 2 is proven without the log of the partition": context(
-        open_transaction(NEXT_EPOCH, first_batches=[first_batch(epoch=0)]), None, *VERSION_2),
-    "not if the epoch of its first batch is not known": context(open_transaction(NEXT_EPOCH), None, *VERSION_2),
+        open_transaction(NEXT_EPOCH, first_batches=[first_batch(epoch=0)]), None, *COMMIT_RECORDS),
+    "not if the epoch of its first batch is not known": context(open_transaction(NEXT_EPOCH), None, *COMMIT_RECORDS),
     # KAFKA-20734: from 4.3.0 on; or it is not known which releases they are.
     **{
         f"a marker of releases {releases}, {name}": of_releases(one, *releases)

@@ -777,7 +777,10 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
 OWN = (data(94, second=62), marker(95, COMMIT, second=70), data(96, pid=1, records=4), data(100, second=80))
 LOST_BEFORE = (data(90, pid=1, records=2), data(92, second=28), marker(93, COMMIT, second=30))
 COMMITTED_HERE = {"records": [init(), *ended_records("Commit", began=3, at_second=11, on=(HERE, ELSEWHERE))]}
-PROVEN_HERE = (data(90, pid=1, records=10), data(100, second=4), marker(101, COMMIT, pid=1, second=5))
+PROVEN_HERE = [
+    {**each, "leader_epoch": 3}
+    for each in (data(90, pid=1, records=10), data(100, second=4), marker(101, COMMIT, pid=1, second=5))
+]
 CONTRADICTED: dict[str, tuple[str, Sequence[dict[str, Any]], dict[str, Any]]] = {
     "nothing was committed": ("undecided", [data(100, second=20)], {"records": [init()]}),
     # What no commit includes may be aborted, whatever else was.
@@ -811,6 +814,19 @@ CONTRADICTED: dict[str, tuple[str, Sequence[dict[str, Any]], dict[str, Any]]] = 
 def test_what_contradicts_an_outcome(name: str) -> None:
     expected, rows, more = CONTRADICTED[name]
     assert decided(*rows, stop=150, epoch=0, **more).name == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "data_epoch", "is_explained"),
+    [("Commit", 1, True), ("Commit", 0, False), ("Abort", 1, False)],
+    ids=["by hand", "a coordinator's", "of no commit"],
+)
+def test_a_commit_that_was_completed_contradicts_no_other_commit(end: str, data_epoch: int, is_explained: bool) -> None:
+    """Two commits of a producer lacked their markers, and once the first one was completed, the other was unknown."""
+    of_version_2 = {"epoch": 1, "client_transaction_version": 2}
+    log = history(init(), *ended_records(end, began=60, at_second=70, on=(ELSEWHERE,), **of_version_2))
+    (one,) = found(data(98, epoch=data_epoch), marker(99, COMMIT, epoch=1, second=300))
+    assert unexplained_marker(7, log, [one], is_commit=True) == (None if is_explained else one)
 
 
 @pytest.mark.parametrize(("epoch", "is_explained"), [(0, True), (1, True), (2, False)])

@@ -103,13 +103,20 @@ WORLDS: dict[str, tuple[str, World, dict[str, Any]]] = {  # the outcome; what ha
     **{
         f"version {version}, {lasts} ms before its commit{', and a marker' * other}{', one clock' * len(known)}": (
             "commit" if version == 2 or (other and lasts > bound) else "unknown",
-            after(OtherMarker(), Txn(marker=False, other=other, lasts=lasts, gap=10_000), version=version), known)
+            after(OtherMarker(), Txn(
+                marker=False, refused=bool(known), other=other, lasts=lasts, gap=10_000), version=version), known)
         for version in (1, 2) for other in (True, False) for lasts in (1, 4_999, 5_001, 60_000)
         for bound, known in ((5_000, {}), (1_000, ONE_CLOCK)) if version == 1 or not known
     },
     # By its times the commit, which lacks its marker, was complete before its own record: that was to be aborted.
     "one clock that was set back tells no order": (
         "unknown", after(Txn(gap=10_000), OtherMarker(), Txn(marker=False, set_back=4_000)), ONE_CLOCK),
+    # Its clock was behind: records of an abort, written after a commit whose marker was skipped, looked older than it.
+    **{
+        f"the present leader's clock alone shows that they are older{', which coordinates the id, too' * len(known)}": (
+            expected, after(OtherMarker(), without_marker(gap=10_000, refused=True)), known)
+        for expected, known in (("unknown", {}), ("commit", ONE_CLOCK))
+    },
     # Version 1, and a leader that thinks a transaction is open, which does not verify: `complete` published it.
     **{
         f"a record that no commit includes joins those of a commit, {lasts} ms, one clock: {bool(known)}": (
@@ -155,7 +162,7 @@ WORLDS: dict[str, tuple[str, World, dict[str, Any]]] = {  # the outcome; what ha
             Txn(marker=False), OperatorCommit(gap=lost_before), step), known)
         for lost_before in (2_000, 60_000) for name, expected, step, known in (
             ("the next commit", "unknown", Txn(gap=900, marker=False), {}),
-            ("the next commit, one clock", "commit", without_marker(gap=900), ONE_CLOCK),
+            ("the next commit, one clock", "commit", without_marker(gap=900, refused=True), ONE_CLOCK),
             ("the next commit, later", "unknown", Txn(gap=6_000, marker=False), {}),
             ("a late batch", "undecided" if lost_before == 2_000 else "unknown", LateBatch(gap=1), {}))
     },
@@ -278,7 +285,7 @@ WITH_PARTITION = raised(ended_records("Commit", began=3, at_second=4))
 BUSY_RECORDS = [init(), *ended_records("Commit", began=0, at_second=1), *ended_records("Commit", began=9, at_second=11)]
 BEFORE_IT = (marker(90, COMMIT, pid=1, second=2), data(91, pid=1, records=8, second=3))
 WITH_MARKER = (data(90, second=0.5), marker(91, COMMIT, second=1.05))
-DELETED = open_transaction(COMPLETE_COMMIT, start=80, leader=partition(log_start_offset=90))
+DELETED = open_transaction(COMPLETE_COMMIT, start=80, leader=partition(log_start_offset=90, leader_epoch=5))
 LATE_OF_4 = excerpt(
     data(98, epoch=4, second=0.5), marker(99, COMMIT, epoch=5, second=1), data(100, epoch=4, second=9)
 )  # fmt: skip
@@ -297,6 +304,7 @@ ROTATED = [
 OF_ID_8 = record(1, "Empty", second=20, pid=8, previous_producer_id=7)
 OF_NEXT_ID = ended_records("Commit", began=21, at_second=22, offset=2, pid=8)
 ONE, PLAIN, OF_100 = open_transaction(COMPLETE_COMMIT), open_transaction(), excerpt(data(100), start=100)
+MOVED = open_transaction(COMPLETE_COMMIT, leader=partition(leader_epoch=5))  # a leader after that of the batches
 AT_3, NOT_REACHED = excerpt(data(100, second=3.5), start=100), excerpt(data(95, pid=1, records=5), start=95)
 LATE_12 = excerpt(data(95, pid=1, records=5), data(100, second=12), start=95)
 BY_BOTH = [init(), record(0, "Empty", second=-1, transactional_id="other")]
@@ -406,12 +414,12 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
         log_start_offset=90), COMMIT_11), {}),
     # Batches that the cleaner removed may have been the marker.
     "a whole log": (
-        "commit", (ONE, excerpt(*BEFORE_IT, data(99, pid=1, second=9), data(100, second=12), SEEN), COMMIT_11), {}),
-    "a batch is removed": ("unknown", (ONE, excerpt(*BEFORE_IT, data(100, second=12), SEEN), COMMIT_11), {}),
+        "commit", (MOVED, excerpt(*BEFORE_IT, data(99, pid=1, second=9), data(100, second=12), SEEN), COMMIT_11), {}),
+    "a batch is removed": ("unknown", (MOVED, excerpt(*BEFORE_IT, data(100, second=12), SEEN), COMMIT_11), {}),
     "a whole log since a marker": ("commit", (
-        ONE, excerpt(*WITH_MARKER, data(92, pid=1, records=8), data(100, second=12), SEEN), BUSY_RECORDS), {}),
+        MOVED, excerpt(*WITH_MARKER, data(92, pid=1, records=8), data(100, second=12), SEEN), BUSY_RECORDS), {}),
     "a batch since it is removed": ("unknown", (
-        ONE, excerpt(*WITH_MARKER, data(93, pid=1, records=7), data(100, second=12), SEEN), BUSY_RECORDS), {}),
+        MOVED, excerpt(*WITH_MARKER, data(93, pid=1, records=7), data(100, second=12), SEEN), BUSY_RECORDS), {}),
     "it was before the marker": ("undecided", (ONE, excerpt(
         data(92), marker(98, COMMIT, second=12), data(99, pid=1, second=13), data(100, second=14)), COMMIT_11), {}),
     "records that could not be read": (
@@ -436,7 +444,7 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
         open_transaction(transaction(8, state="CompleteCommit", on=()), pid=8), excerpt(data(100, pid=8), start=100),
         ROTATED[2:]), {}),
     # Without the epoch of the leader, any transaction can have written them.
-    "no epoch": ("commit", (open_transaction(COMPLETE_COMMIT, epoch=None), excerpt(
+    "no epoch": ("commit", (replace(MOVED, producer=replace(MOVED.producer, producer_epoch=None)), excerpt(
         marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=1), data(100, second=10), SEEN, start=0),
         COMMIT_11), {}),
     # The id goes on with another producer id, and the log of this one does not reach back.
@@ -459,7 +467,7 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
         [init(), record(3, "CompleteCommit", second=11.1, last_update_time=at(11))]), {}),
     # Log directories of two brokers have each record twice.
     **{
-        f"{count} copies of the coordinators' log are one": ("commit", (ONE, excerpt(
+        f"{count} copies of the coordinators' log are one": ("commit", (MOVED, excerpt(
             *WITH_MARKER, data(92, pid=1, records=8), data(100, second=10), SEEN),
             [{**row, "broker_id": 3 + copy} for copy in range(count) for row in BUSY_RECORDS]), {})
         for count in (1, 2)
@@ -491,12 +499,12 @@ def by_one_clock(world: World, *, coordinator: tuple[int, int] = (1, 3), **leade
 
 def test_one_clock_is_that_of_one_broker_which_wrote_the_marker_and_all_records() -> None:
     """Half a second between two commits: only times of one clock tell of which of them the marker is."""
-    world = after(Txn(gap=10_000), without_marker(gap=500, lasts=1_100))
+    world = after(Txn(gap=10_000), without_marker(gap=500, lasts=1_100, refused=True))
     assert by_one_clock(world) == "commit"
     assert by_one_clock(world, leader=2) == "unknown", "another broker leads the partition"
     assert by_one_clock(world, leader_epoch=5) == "unknown", "the marker is from before it led the partition"
     assert by_one_clock(world, coordinator=(1, 4)) == "unknown", "the records are from before it was the coordinator"
-    moved = after(Txn(gap=10_000), Failover(), without_marker(gap=500, lasts=1_100))
+    moved = after(Txn(gap=10_000), Failover(), without_marker(gap=500, lasts=1_100, refused=True))
     assert by_one_clock(moved, coordinator=(1, 4)) == "unknown", "some of them are"
 
 
@@ -511,7 +519,7 @@ def test_records_without_a_term_are_not_of_one_coordinator() -> None:
 def test_records_long_before_the_marker_are_not_compared() -> None:
     """Whoever was the coordinator then."""
     for gap, expected in ((250_000, "commit"), (150_000, "unknown")):
-        world = after(Txn(), Failover(), Txn(gap=gap), without_marker(gap=500, lasts=1_100))
+        world = after(Txn(), Failover(), Txn(gap=gap), without_marker(gap=500, lasts=1_100, refused=True))
         assert by_one_clock(world, coordinator=(1, 4)) == expected
 
 
@@ -532,6 +540,7 @@ faulty = st.builds(
     writes=st.sampled_from([True, True, False]),
     by_coordinator=st.booleans(),
     marker=st.booleans(),
+    refused=st.booleans(),
     other=st.booleans(),
     twice=st.booleans(),
     gap=gaps,
@@ -585,8 +594,12 @@ def test_the_outcome_is_right_or_unknown(
 @fuzzed(100)
 @given(steps, last_steps, st.sampled_from([1, 1, 1, 2]))
 def test_with_all_records_and_one_clock_the_outcome_is_known(first: list[Step], last: list[Step], version: int) -> None:
-    steps_before = [step for step in first if not isinstance(step, Failover)]
-    world = after(OtherMarker(), OtherMarker(gap=10_000), *steps_before, *last, version=version)  # an old log
+    steps_of_one = [
+        replace(step, refused=True) if isinstance(step, Txn) else step
+        for step in (*first, *last)
+        if not isinstance(step, Failover)
+    ]
+    world = after(OtherMarker(), OtherMarker(gap=10_000), *steps_of_one, version=version)  # an old log
     assume(world.open)
     name = world.outcome(is_one_clock=True).name
     check(world, name)

@@ -77,8 +77,8 @@ OLDER = (marker(0, COMMIT, pid=1, second=2), data(1, pid=1, records=99))  # that
 
 
 def here(*rows: dict[str, Any], start: int = 0, **more: Any) -> dict[TopicPartition, Excerpt]:
-    """The log of the partition, read up to the high watermark."""
-    return {HERE: excerpt(*rows, start=start, **{"stop": 150, **more})}
+    """The log of the partition, read up to the high watermark, of the leader before the present one."""
+    return {HERE: excerpt(*({"leader_epoch": 3, **row} for row in rows), start=start, **{"stop": 150, **more})}
 
 
 def ended(end: str, *, offset: int = 1, began: float = 3, at_second: float = 11, **more: Any) -> list[Row]:

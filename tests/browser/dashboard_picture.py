@@ -23,7 +23,7 @@ from tests.process import COMMAND, ROOT, run, started
 from tests.tools.prometheus_stack import prometheus
 from toolkit.lab import Kafka
 from toolkit.lab.broker import free_ports
-from toolkit.lab.clients import blocked_consumer
+from toolkit.lab.clients import BlockedConsumer
 from toolkit.lab.incidents import INCIDENTS, REPLICATED
 from toolkit.views.monitoring import grafana_dashboard
 
@@ -50,10 +50,10 @@ def incidents(folder: Path) -> Iterator[str]:
         INCIDENTS["skipped_marker"](kafka, topic="invoices")
         time.sleep(PAUSE_S)
         hanging = INCIDENTS["never_added"](kafka, topic="orders")
-        stack.enter_context(blocked_consumer(kafka, "orders", "billing", partition=hanging.partition))
+        stack.enter_context(BlockedConsumer(kafka, "orders", "billing", partition=hanging.partition))
         time.sleep(PAUSE_S)
         overdue = INCIDENTS["overdue"](kafka, topic="payments", timeout_ms=30_000)
-        stack.enter_context(blocked_consumer(kafka, "payments", "fraud-check", partition=overdue.partition))
+        stack.enter_context(BlockedConsumer(kafka, "payments", "fraud-check", partition=overdue.partition))
         time.sleep(PAUSE_S)
         INCIDENTS["open_young"](kafka, topic="shipments")
         time.sleep(2 * PAUSE_S)

@@ -22,7 +22,7 @@ from tests.browser.test_panel_access import violations
 from tests.notebooks.books import FOLDER
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, ViewportSize
 
 MAX_HEIGHT = 16_000  # of a picture of chromium
 RUN_TIMEOUT_MS = 900_000
@@ -54,11 +54,17 @@ def take_pictures(folder: Path, books: Sequence[Path], *, kinds: Collection[str]
             copies.mkdir()
             for file in (*books, *FOLDER.glob("*.png")):
                 shutil.copy(file, copies)
-            with jupyter_lab(copies / books[0].name, Path(temporary) / f"server-{theme}", dark=dark) as address:
+            # JupyterLab's scripts are loaded and compiled once for the pages of a context; each is as high as to draw
+            # every cell.
+            viewport: ViewportSize = {"width": width, "height": MAX_HEIGHT}
+            with (
+                jupyter_lab(copies / books[0].name, Path(temporary) / f"server-{theme}", dark=dark) as address,
+                chromium.new_context(viewport=viewport) as context,
+            ):
                 for book in books:
                     target = folder / f"{book.name[:2]}-{'run' if is_run else 'lab'}-{theme}.png"
                     at_book = address.replace(books[0].name, book.name)
-                    found = _of_lab(chromium, at_book, target, is_run=is_run, width=width)
+                    found = _of_lab(context.new_page(), at_book, target, is_run=is_run)
                     yield Picture(target, found if is_run else [each for each in found if not JUPYTERLABS.match(each)])
 
 
@@ -77,8 +83,7 @@ def _of_pages(chromium: Browser, folder: Path, books: Sequence[Path], *, theme: 
         yield Picture(target, _screenshot(page, target, height=page.evaluate("document.documentElement.scrollHeight")))
 
 
-def _of_lab(chromium: Browser, address: str, target: Path, *, is_run: bool, width: int) -> list[str]:
-    page = chromium.new_page(viewport={"width": width, "height": MAX_HEIGHT})  # so that every cell is drawn
+def _of_lab(page: Page, address: str, target: Path, *, is_run: bool) -> list[str]:
     page.goto(address, timeout=START_TIMEOUT_MS)
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=START_TIMEOUT_MS)
     page.get_by_text("| Idle").wait_for(timeout=START_TIMEOUT_MS)

@@ -41,7 +41,7 @@ from tests.formats.flink_bytes import write_checkpoint
 from toolkit import Cluster
 from toolkit.lab import Kafka, clients, incidents
 from toolkit.lab.broker import version_numbers
-from toolkit.lab.clients import SteadyClient, blocked_consumer, config_of, leader, until
+from toolkit.lab.clients import BlockedConsumer, SteadyClient, config_of, leader, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, TWO_PHASE, UNCLEAN, ClusterSetup, StagedIncident
 from toolkit.schema.checkpoint import Committable
 from toolkit.sources.live import broker_client
@@ -214,7 +214,7 @@ def make(name: str, scenario: Scenario) -> Conversation:
         with counted_names(of_flink=scenario.has_checkpoint):
             staged = [INCIDENTS[each](kafka) for each in scenario.incidents]
         if setup is EVERYDAY:
-            stack.enter_context(blocked_consumer(kafka, staged[0].topic, GROUP))
+            stack.enter_context(BlockedConsumer(kafka, staged[0].topic, GROUP))
         if scenario.rights:
             with Cluster(kafka.client_config("admin")) as admin:
                 Acls(admin).allow(*scenario.rights)

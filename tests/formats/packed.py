@@ -73,12 +73,15 @@ def snappy_blocks(data: bytes, size: int = 32_768) -> bytes:
 
 def varint(number: int) -> bytes:
     """Zigzag, seven bits in a byte, the lowest first."""
-    zigzag = number * 2 if number >= 0 else -number * 2 - 1
+    return unsigned_varint(number * 2 if number >= 0 else -number * 2 - 1)
+
+
+def unsigned_varint(number: int) -> bytes:
     out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    return bytes([*out, zigzag])
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
 
 
 def raw(number: int | None) -> int:

@@ -125,13 +125,6 @@ def test_other_magic_numbers_are_named(magic: int) -> None:
     assert ("before Kafka 0.11" in str(caught.value)) == (magic in {0, 1})
 
 
-@given(st.integers(0, HEADER_SIZE - 1), st.integers(0, 100))
-def test_a_truncated_header_is_a_decode_error(size: int, position: int) -> None:
-    with pytest.raises(DecodeError, match=f"ends early: {size} of 61 bytes") as caught:
-        read_header(bytes(position) + header_of()[:size], position)
-    assert caught.value.position == position
-
-
 @pytest.mark.parametrize("position", [-1, 62, 10**12])
 def test_a_position_outside_is_a_decode_error(position: int) -> None:
     with pytest.raises(DecodeError, match="0 of 61 bytes"):

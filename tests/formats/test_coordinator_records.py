@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.formats.packed import raw, unsigned_varint
 from tests.stored import compare
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.coordinator_records import (
@@ -99,7 +100,7 @@ def write_value(state: TransactionState, *, later_tags: int = 0) -> bytes:
         out += length(len(topics), flexible=flexible)
         for topic, partitions in topics:
             data = topic.encode()
-            out += (varint(len(data) + 1) if flexible else struct.pack(">h", len(data))) + data
+            out += (unsigned_varint(len(data) + 1) if flexible else struct.pack(">h", len(data))) + data
             out += length(len(partitions), flexible=flexible) + struct.pack(f">{len(partitions)}i", *partitions)
             out += b"\0" if flexible else b""
     out += struct.pack(">qq", raw(state.last_update_timestamp_ms), raw(state.start_timestamp_ms))
@@ -115,23 +116,12 @@ def write_tags(state: TransactionState, later: int) -> bytes:
         *[(200 + i, b"of a later Kafka") for i in range(later)],
     ]
     present = [(tag, data) for tag, data in tags if data]
-    return varint(len(present)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in present)
-
-
-def raw(number: int | None) -> int:
-    return -1 if number is None else number
+    out = unsigned_varint(len(present))
+    return out + b"".join(unsigned_varint(tag) + unsigned_varint(len(data)) + data for tag, data in present)
 
 
 def length(count: int, *, flexible: bool) -> bytes:
-    return varint(count + 1) if flexible else struct.pack(">i", count)
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
+    return unsigned_varint(count + 1) if flexible else struct.pack(">i", count)
 
 
 def test_real_values() -> None:

@@ -4,37 +4,16 @@ import datetime as dt
 import struct
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.formats.dumped import RECORDED
-from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
+from tests.formats.logs import NOON, batch, control_batch, marker, placed
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.headers import AS_WRITTEN, COMMIT, HEADER, DamagedRange, LogChunk, header_table, take_rows
+from toolkit.formats.headers import AS_WRITTEN, COMMIT, DamagedRange, LogChunk, header_table
 from toolkit.formats.scan import scan
-from toolkit.schema import BATCHES
 from toolkit.schema.table import LogId
 from toolkit.sources.log_tables import batch_tables
 
 PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/orders-3/0.log"}
-
-
-@given(logs, st.booleans())
-def test_the_table_always_has_the_declared_columns(log: list[bytes], crc: bool) -> None:
-    headers = scan(b"".join(log), crc=crc).headers
-    table = header_table(headers, LogId(topic="orders", partition=3, broker_id=7), file="/logs/orders-3/0.log")
-    assert table.schema.equals(BATCHES.arrow_schema, check_metadata=True)
-    table.validate(full=True)
-    assert table.column("position").to_pylist() == headers["position"].tolist()
-    assert table.select(list(PLACE)).to_pylist() == [PLACE] * len(log)
-    assert table.column("error").null_count == len(log)
-    assert table.column("crc_ok").to_pylist() == [True if crc else None] * len(log)
-
-
-def test_no_headers_give_an_empty_table() -> None:
-    table = header_table(np.empty(0, HEADER))
-    assert table.schema.equals(BATCHES.arrow_schema)
-    assert table.num_rows == 0
 
 
 def test_a_delete_horizon_is_not_a_record_time() -> None:
@@ -87,9 +66,3 @@ def test_columns_of_real_segments_have_the_values_of_the_headers() -> None:
     times = table.column("max_timestamp").cast("int64").to_pylist()
     assert times == headers["max_timestamp"].tolist()
     assert {"COMMIT", "ABORT", None} == {*table.column("marker").to_pylist()}
-
-
-def test_rows_are_taken_in_the_order_of_their_indices() -> None:
-    rows = np.zeros(3, HEADER)
-    rows["base_offset"] = [10, 20, 30]
-    assert take_rows(rows, np.array([2, 0, 2]))["base_offset"].tolist() == [30, 10, 30]

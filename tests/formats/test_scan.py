@@ -7,9 +7,8 @@ import struct
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,19 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, message, placed, positions
-from tests.formats.packed import raw
 from toolkit.formats import scan as scanning
-from toolkit.formats.batches import HEADER_SIZE, MAGIC_AT, read_header
-from toolkit.formats.headers import (
-    ABORT,
-    COMMIT,
-    NO_MARKER,
-    RAW_BYTES,
-    UNREAD_MARKER,
-    HeaderField,
-    LogChunk,
-    header_table,
-)
+from toolkit.formats.batches import HEADER_SIZE, MAGIC_AT
+from toolkit.formats.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, LogChunk, header_table
 from toolkit.formats.scan import (
     MESSAGE_SIZE,
     REACH,
@@ -42,53 +31,8 @@ from toolkit.formats.scan import (
     scan_file,
     usual_size,
 )
-from toolkit.lab import Kafka
-
-DATA = Path(__file__).parent / "data" / "dumps"
-
 
 # Header values
-
-
-def assert_equals_read_header(data: bytes) -> None:
-    """The scan of intact batches of magic 2 gives exactly the values of `read_header`."""
-    found = scan(data, crc=True)
-    assert_accounted(found, 0, len(data))
-    assert found.damage == ()
-    for row in found.headers:
-        header = read_header(data, int(row["position"]))
-        fields = {name: int(row[name]) for name in get_args(HeaderField) if name not in ("marker", "coordinator_epoch")}
-        assert fields == {
-            "position": row["position"],
-            "size": header.size,
-            "base_offset": header.base_offset,
-            "last_offset": header.last_offset,
-            "base_timestamp": raw(header.base_timestamp),
-            "max_timestamp": raw(header.max_timestamp),
-            "producer_id": raw(header.producer_id),
-            "crc": header.crc,
-            "base_sequence": raw(header.base_sequence),
-            "record_count": header.record_count,
-            "leader_epoch": raw(header.partition_leader_epoch),
-            "attributes": header.attributes,
-            "producer_epoch": raw(header.producer_epoch),
-            "magic": 2,
-            "crc_ok": 1,
-        }
-        assert (row["marker"] != NO_MARKER) == header.is_control
-
-
-@pytest.mark.parametrize("path", sorted(DATA.rglob("*.log")), ids=lambda path: "-".join(path.parts[-3:-1]))
-def test_headers_of_recorded_segments_match_read_header(path: Path) -> None:
-    assert_equals_read_header(path.read_bytes())
-
-
-def test_the_log_of_a_kraft_controller_is_read_too(kafka: Kafka) -> None:
-    (path,) = kafka.log_dirs[1].glob("__cluster_metadata-0/*0.log")
-    found = joined(list(scan_file(path, crc=True)))
-    assert (found.headers["crc_ok"] == 1).all()
-    leader_change = 2
-    assert leader_change in found.headers["marker"].tolist()
 
 
 # Markers
@@ -231,13 +175,6 @@ def test_bytes_made_to_look_like_headers_are_not_followed_again_and_again(monkey
     found = scan(b"".join(odd))
     assert len(found.headers) + len(found.damage) >= 300
     assert sum(followed) <= 3 * 32 * len(log)
-
-
-def test_many_threads_may_scan_at_once() -> None:
-    logs = [b"".join(placed([batch(seed=seed * 100 + i) for i in range(50)])) for seed in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda log: scan(log, crc=True), logs * 10))
-    assert all((each.headers["crc_ok"] == 1).all() and len(each.headers) == 50 for each in found)
 
 
 # Files

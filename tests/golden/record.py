@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from tests.builders import create_topics
 from tests.golden import FOLDER, finding_rows, picture, text
 from toolkit.lab import Kafka
-from toolkit.lab.clients import blocked_consumer
+from toolkit.lab.clients import BlockedConsumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.schema import FINDINGS
 from toolkit.sources.live.cluster import Cluster
@@ -25,7 +25,7 @@ def record() -> None:
         create_topics(kafka, "clicks", "orders", partitions=2, replicas=3)
         write(kafka, "orders", 5)
         stack.enter_context(INCIDENTS["open_long"](kafka, topic="clicks"))
-        billing = stack.enter_context(blocked_consumer(kafka, "orders", "billing"))
+        billing = stack.enter_context(BlockedConsumer(kafka, "orders", "billing"))
         stack.enter_context(INCIDENTS["several_open"](kafka, topic="orders"))
         write(kafka, "orders", 2_112)
         billing.read()

@@ -11,10 +11,10 @@ from tests.staged_state import COORDINATOR, write_marker
 from toolkit.errors import BrokerError, ConnectionFailed, LabError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
+    BlockedConsumer,
     RequestRefused,
     SteadyClient,
     TxnProducer,
-    blocked_consumer,
     config_of,
     offsets,
     open_transactions,
@@ -60,7 +60,7 @@ def test_what_a_busy_broker_did_not_answer_in_time_is_asked_again() -> None:
 def test_a_read_committed_consumer_is_blocked_until_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["late_message"](lab)
     base_offset = write_committed(cluster, staged.topic, staged.partition, records=3)
-    with blocked_consumer(lab, staged.topic, "billing") as billing:
+    with BlockedConsumer(lab, staged.topic, "billing") as billing:
         assert billing.position == staged.start_offset - 3, "an aborted record and two markers precede it"
         assert billing.lag == 3 + 1 + 3 + 1, "those three, the late record, three committed records, a marker"
         assert billing.read() == [], "its position does not change"

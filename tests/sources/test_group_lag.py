@@ -25,9 +25,9 @@ from toolkit.formats.batches import read_header
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
     ALWAYS_UP,
+    BlockedConsumer,
     TxnProducer,
     admin_of,
-    blocked_consumer,
     offsets,
     open_transactions,
     until,
@@ -165,7 +165,7 @@ def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> No
     group = f"compared-{staged.topic}"
     with Cluster(kafka.bootstrap_servers) as cluster:
         write_committed(cluster.client, staged.topic, 0, records=4)
-        with blocked_consumer(kafka, staged.topic, group):
+        with BlockedConsumer(kafka, staged.topic, group):
             pass
         settings = kafka.client_config() | {"group.id": group, "isolation.level": "read_committed", "log_level": 0}
         (row,) = cluster.group_lag_rows(group)

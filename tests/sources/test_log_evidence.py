@@ -7,16 +7,17 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.analysis.logged import explained
+from tests.builders import received
 from tests.causes import cause_names
 from tests.staged_state import write_marker
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, admin_of, blocked_consumer, create_topic, until, write_committed
+from toolkit.lab.clients import BlockedConsumer, TxnProducer, admin_of, create_topic, until, write_committed
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import Row, table
 from toolkit.sources.diagnose import gather
@@ -35,20 +36,6 @@ def names(row: Row) -> list[str]:
     return [entry["name"] for entry in row["evidence"]]
 
 
-def consumed(kafka: Kafka, topic: str, start: int, stop: int) -> list[bytes]:
-    """What a read_uncommitted consumer gets from one offset to before another."""
-    settings = {**kafka.client_config(), "group.id": f"count-{uuid.uuid4()}", "isolation.level": "read_uncommitted"}
-    consumer = Consumer({**settings, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, 0, start)])
-    found = []
-    while message := consumer.poll(10):
-        if message.error() or (message.offset() or 0) >= stop:
-            break
-        found.append(message.value() or b"")
-    consumer.close()
-    return found
-
-
 def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:
     """Several open transactions, plain records, compressed ones, markers between them."""
     with INCIDENTS["several_open"](kafka) as staged:
@@ -62,7 +49,8 @@ def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafk
         producer.flush()
         rows = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
         first = rows[0]
-        waiting = consumed(kafka, staged.topic, first["last_stable_offset"], first["high_watermark"])
+        every = received(kafka, [(staged.topic, 0)], level="read_uncommitted")
+        waiting = [each for each in every if (each.offset() or 0) >= first["last_stable_offset"]]
         frame = cluster.batches(topics=staged.topic, partitions=0, start="lso")
     assert {row["records_held"] for row in rows} == {len(waiting)}
     assert first["offsets_held"] == len(waiting) + 1, "a marker is no record"
@@ -83,7 +71,7 @@ def test_groups_with_held_offsets_are_read_from_their_coordinator(cluster: Clust
     """UNSTABLE_OFFSET_COMMIT for an offset that was committed before."""
     with contextlib.ExitStack() as stack:
         topic = stack.enter_context(INCIDENTS["open_young"](kafka)).topic
-        reader = stack.enter_context(blocked_consumer(kafka, topic, alone(cluster, f"again-{topic}")))
+        reader = stack.enter_context(BlockedConsumer(kafka, topic, alone(cluster, f"again-{topic}")))
         staged = stack.enter_context(INCIDENTS["offsets_never_added"](kafka, topic=topic, group=reader.group))
         rows = [judge(cluster, staged, log_evidence=wanted) for wanted in (True, False)]
     assert [row["groups_held"] for row in rows] == [[staged.group]] * 2
@@ -96,7 +84,7 @@ def test_groups_blocked_by_a_held_lso_are_named(cluster: Cluster, kafka: Kafka, 
         topic = staged.topic
         write_committed(cluster.client, topic, 1)
         held, elsewhere = f"held-{topic}", f"elsewhere-{topic}"
-        with blocked_consumer(kafka, topic, held), blocked_consumer(kafka, topic, elsewhere, partition=1):
+        with BlockedConsumer(kafka, topic, held), BlockedConsumer(kafka, topic, elsewhere, partition=1):
             rows = cluster.finding_rows(topics=[topic], partitions=[0], recheck_after=0.1)
     assert [row["groups_held"] for row in rows] == [[held] if row["queue_position"] == 1 else None for row in rows]
 

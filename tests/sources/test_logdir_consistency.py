@@ -186,7 +186,6 @@ UNPROVEN: Mapping[str, Mapping[str, Any]] = {
         "orders": [*ORDERS_LOG[:2], marker(2, 8, after(seconds=-1))]},
     "the marker may be a deposed leader's": {"replicated": {ORDERS: 2}},
     "nobody knows what of the partition is replicated": {"replicated": {ORDERS: None}},
-    "the coordinators' log ends before the transaction": {"states": [OWNERS]},
     "the coordinators' log is hardly newer than the transaction": {
         "states": [OWNERS, state_record(1, OTHER, 9, "Empty", after(minutes=10, seconds=59))]},
     "the coordinator's newer record may be a deposed leader's": {"replicated": {STATES: 1}},
@@ -320,7 +319,45 @@ def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles)
     staged.later += [lambda root: cut(root / "orders-0" / SEGMENT), lambda root: cut(staged.folder() / SEGMENT)]
     assert staged.judge()["verdict"] == "hanging"
     missing = staged.judge(consistent_copy=True)["missing"]
-    assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]
+    assert [text.partition(":")[0] for text in missing] == [f"a complete {STATE_TOPIC}-33", "the leader's offsets"]
+
+
+def test_a_marker_after_all_records_of_coordinators_contradicts_an_asserted_consistent_copy(
+    staged: StagedFiles,
+) -> None:
+    """Their log was of another broker's copy, hours older: a transaction that began meanwhile was to be aborted."""
+    staged.orders += [data(3, 9, after(hours=9)), marker(4, 9, after(hours=10))]
+    staged.replicated[ORDERS] = 5
+    (missing,) = staged.judge(consistent_copy=True)["missing"]
+    assert missing.startswith(
+        f"a copy of {STATE_TOPIC} as new as that of orders-0, which has a marker of 2026-11-21 22:"
+    )
+
+
+def test_a_follower_clears_nothing_that_a_replica_lacks_at_its_end(tmp_path: Path) -> None:
+    """Both files ended at offset 2, and the high watermark of one broker is 3: all was clear."""
+    for broker_id, high_watermark in ((1, 2), (2, 3)):
+        root = write_root(tmp_path / str(broker_id), broker_id=broker_id)
+        write_log(root, "orders-0", [data(0, 7, after()), marker(1, 7, after())])
+        write_checkpoint(root, HIGH_WATERMARK, {ORDERS: high_watermark})
+        write_state_topic(root)
+    (row,) = LogDir(tmp_path, consistent_copy=True).finding_rows()
+    assert row["verdict"] == "unknown"
+    assert "2/orders-0 reaches further, to offset 3" in row["missing"][0]
+
+
+@pytest.mark.parametrize("is_asserted", [True, False])
+def test_a_torn_end_is_no_end_of_a_log_that_a_stopped_broker_left(is_asserted: bool, tmp_path: Path) -> None:
+    """Only the first bytes of a transaction were copied: nothing hung, in files of one moment, as asserted."""
+    root = write_root(tmp_path)
+    cut(write_log(root, "orders-0", [data(0, 7, after()), marker(1, 7, after()), data(2, 8, after())]) / SEGMENT)
+    write_state_topic(root)
+    assert LogDir(root).finding_rows() == []  # as a running broker leaves it
+    if not is_asserted:
+        (root / ".kafka_cleanshutdown").touch()
+    (row,) = LogDir(root, consistent_copy=is_asserted).finding_rows()
+    assert (row["topic"], row["verdict"]) == ("orders", "unknown")
+    assert row["missing"][0].startswith("OFFSETS_LOST: The files end at offset 2, before a batch that is torn")
 
 
 def test_a_checkpoint_beyond_the_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:

@@ -205,24 +205,6 @@ def test_the_command_exits_with_3_for_an_unexplained_offset(tmp_path: Path) -> N
     assert CliRunner().invoke(app, ["why", "orders-0@0", "--log-dir", str(root)]).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["why", "orders@1"], "'orders' is not TOPIC-PARTITION."),
-        (["why", "orders-0"], "needs TOPIC-PARTITION@OFFSET. For example orders-0@4711"),
-        (["why", "orders-1@1"], "do not contain partition 1 of topic"),
-        (["gaps", "orders"], "'orders' is not TOPIC-PARTITION."),
-        (["gaps", "orders-0", "--start-offset", "soon"], "'soon' is not an offset"),
-        (["lag", "--group", "nobody"], "have no committed offset of the group 'nobody'"),
-    ],
-)
-def test_a_missing_partition_is_one_error_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
-    done = CliRunner().invoke(app, [*arguments, "--log-dir", str(root)])
-    assert done.exit_code in {2, 4}, "invalid, or not there"
-    assert sentence in done.stderr
-
-
 def test_a_recording_gives_the_offsets_and_states_that_it_has_no_records(tmp_path: Path) -> None:
     recording = load("flight-recording").recording()
     assert recording

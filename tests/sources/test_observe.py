@@ -597,12 +597,8 @@ class CutOff(FakeCluster):
 def test_a_leader_that_controllers_have_lost_keeps_nothing_open() -> None:
     """Its followers have the marker; by its metadata it was the leader in every observation."""
     cluster, tp = CutOff(), TopicPartition("orders", 0)
-    first = observation(cluster)
-    diagnosis = Diagnosis.of([first])
-    assert diagnosis.to_recheck() == [tp]
-    evidence: Any = SimpleNamespace(client=wire_to(cluster), _first=first)
-    diagnosis = Diagnosis.of([ClusterEvidence.observe_again(evidence, [tp])], earlier=diagnosis.indexed)
-    (row,) = diagnosis.findings(requested=[tp])
+    assert Diagnosis.of([observation(cluster)]).to_recheck() == [tp]
+    (row,) = diagnosed_twice(cluster).findings(requested=[tp])
     assert (row.verdict, row.last_stable_offset) == ("clear", 150)
 
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka import admin as kafka_admin
+from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from tests.builders import create_topics, delete_records
+from tests.builders import configure_topic, create_topics, delete_records, received
 from tests.tiers import amount, seed
 from tests.workload import BUSY
 from toolkit import Cluster, LogDir
@@ -28,7 +27,7 @@ from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
 LEVELS = ("read_committed", "read_uncommitted")
-STEPS = int(amount(60, full=300))
+STEPS = int(amount(60, full=150))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,9 @@ def live_topic(kafka: Kafka, name: str) -> Topic:
         return Topic(
             name=name,
             partition=partition,
-            delivered={level: consumed(kafka, name, level) for level in LEVELS},
+            delivered={
+                level: {each.offset() or 0 for each in received(kafka, [(name, 0)], level=level)} for level in LEVELS
+            },
             offsets=[row for at in range(stop) for row in cluster.offset_visibility_rows(name, 0, at)],
             gaps={
                 level: cluster.missing_offset_rows(name, 0, start=0, stop=stop, read_committed=level == LEVELS[0])
@@ -205,7 +206,7 @@ def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
         until(was_cleaned, awaited="the log cleaner")
         _interleave(cluster, kafka, topic, random.Random(seed + "again"), steps=steps // 3)
         _leave_open(cluster, kafka, topic)
-        _configure(kafka, topic, {"min.cleanable.dirty.ratio": "1.0", "delete.retention.ms": "86400000"})
+        configure_topic(admin_of(kafka), topic, {"min.cleanable.dirty.ratio": "1.0", "delete.retention.ms": "86400000"})
         before: list[Sequence[Row]] = [[]]
 
         def is_at_rest() -> bool | None:
@@ -215,27 +216,6 @@ def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
 
         until(is_at_rest, awaited="the log cleaner to rest")
     return topic
-
-
-def consumed(kafka: Kafka, topic: str, isolation_level: str, *, start: int | None = None) -> set[int]:
-    """Every offset that a consumer of the complete partition gets, up to the end of the partition."""
-    settings = kafka.client_config() | QUIET | {"group.id": f"reads-{uuid.uuid4().hex}", "enable.partition.eof": True}
-    settings |= {"isolation.level": isolation_level, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    consumer = Consumer(settings)
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0 if start is None else start)])
-        offsets: set[int] = set()
-        while True:
-            for message in consumer.consume(500, timeout=1):
-                error = message.error()
-                if error is None:
-                    offsets.add(message.offset() or 0)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return offsets
-                else:
-                    raise AssertionError(error)
-    finally:
-        consumer.close()
 
 
 def _interleave(cluster: Cluster, kafka: Kafka, topic: str, chance: random.Random, *, steps: int) -> None:
@@ -294,13 +274,3 @@ def _batches(cluster: Cluster, topic: str) -> list[Row]:
         {name: row[name] for name in ("base_offset", "last_offset", "record_count")}
         for row in BATCHES.rows(cluster.batches(topics=topic, partitions=0))
     ]
-
-
-def _configure(kafka: Kafka, topic: str, config: Mapping[str, str]) -> None:
-    api: Any = kafka_admin
-    change = {"incremental_operation": api.AlterConfigOpType.SET}
-    entries = [api.ConfigEntry(name, value, **change) for name, value in config.items()]
-    resource = api.ConfigResource(api.ResourceType.TOPIC, topic, incremental_configs=entries)
-    client = admin_of(kafka)
-    for each in client.incremental_alter_configs([resource]).values():
-        each.result()

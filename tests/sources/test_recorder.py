@@ -25,7 +25,7 @@ from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
 from toolkit.cli.record_commands import RecorderScreen, _until_stopped
 from toolkit.errors import ConnectionFailed, NotFound, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.clients import blocked_consumer
+from toolkit.lab.clients import BlockedConsumer
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.live import GroupLag
 from toolkit.schema.recorded import LateTransaction
@@ -436,7 +436,7 @@ def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
     metrics, due = Metrics(), dt.datetime.now(dt.UTC)
     with Cluster(kafka.bootstrap_servers) as cluster:
         staged = INCIDENTS["never_added"](kafka, records=5)
-        with blocked_consumer(kafka, staged.topic, f"billing-{staged.topic}"):
+        with BlockedConsumer(kafka, staged.topic, f"billing-{staged.topic}"):
             pass
         first = take_sample(cluster, with_held_groups=True, due=due)
         second = take_sample(cluster, with_held_groups=True, due=due, before=first)

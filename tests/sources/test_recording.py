@@ -31,7 +31,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.samples import load
-from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED, Row
+from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED, TABLES, Row
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.broker_client import BrokerClient
@@ -377,6 +377,28 @@ def test_what_a_sample_did_not_read_is_not_absent(tmp_path: Path) -> None:
         "NOT_OBSERVED: its coordinator may not have answered; "
         "missing: broker 2 did not answer ListTransactions: NETWORK_EXCEPTION"
     )
+
+
+@pytest.mark.parametrize("table", ["partitions", "producers", "transactions", "findings"])
+def test_a_sample_of_which_a_copy_lacks_rows_is_a_failed_one(table: str, tmp_path: Path) -> None:
+    """Copied by name while the recorder wrote: the newest sample had no partition, so nothing hung."""
+    copy = write(tmp_path, every(1, 3))
+    (copy / table / files_of(copy, table)[-1].name).unlink()
+    recording = Recording(copy)
+    hanging, doubt = recording.finding_rows()
+    assert (hanging["verdict"], hanging["observed_at"]) == ("hanging", NINE + MINUTE)
+    assert (doubt["verdict"], doubt["error"].split(",")[0]) == ("unknown", f"INCOMPLETE: it lacks rows of {table}")
+    assert [row["verdict"] for row in TABLES["findings"].rows(recording.findings_over_time())] == ["hanging"]
+    known = resume(copy)
+    assert known is not None
+    assert known.due == NINE + MINUTE
+
+
+def test_an_answer_names_the_time_of_its_sample(six: Path) -> None:
+    """A recorder that was killed days ago: nothing hung, at a time that no answer said."""
+    recording = Recording(six)
+    recording.finding_rows()
+    assert (recording.scope_text or "").endswith("; sample of 2026-11-21 09:50:00 UTC")
 
 
 def test_a_newest_sample_of_the_future_is_not_known_to_be_the_newest(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests.sources.log_files import (
     CLEANED,
+    SEGMENT,
     after,
     data,
     ids_of,
@@ -66,15 +67,19 @@ class Tables:
     stored: list[Row] = field(default_factory=list)
     bytes_read: int = 0
 
-    def run(self) -> None:
-        """One run."""
-        files = run_sources.ListedLogs(
+    def listed_logs(self) -> run_sources.ListedLogs:
+        """The logs in the folder."""
+        return run_sources.ListedLogs(
             spark=None,  # type: ignore[arg-type]
             paths=[str(self.folder)],
             topics=None,
             assertions=FileAssertions(consistent_copy=True),
             logs=listed(self.folder),
         )
+
+    def run(self) -> None:
+        """One run."""
+        files = self.listed_logs()
         self.rename(renames(files.listings, self.states))
         plans = files.plans(self.states)
         folded = []
@@ -381,6 +386,17 @@ def test_a_marker_that_ends_in_zeros_ends_no_transaction(tmp_path: Path) -> None
         (log / f"{1:020}.log").write_bytes(end)
         tables.run()
         assert tables.rows() == whole.rows(), at
+
+
+def test_a_log_that_ends_within_a_batch_is_read_for_findings_in_each_run(tmp_path: Path) -> None:
+    """The pipeline had read it, so it held nothing; a diagnosis of files of stopped brokers finds its end lost."""
+    batches = [data(0, 7, after()), marker(1, 7, after()), data(2, 8, after())]
+    for name, size in (("whole", sum(map(len, batches[:2]))), ("torn", sum(map(len, batches)) - 10)):
+        segment = write_log(write_root(tmp_path / name / "logs"), "orders-0", batches) / SEGMENT
+        os.truncate(segment, size)
+        tables = Tables(tmp_path / name)
+        tables.run()
+        assert [*tables.listed_logs().settled(tables.states).values()] == ([2] if name == "whole" else [])
 
 
 def test_two_segments_cut_within_their_first_batches_leave_one_error_each(tmp_path: Path) -> None:

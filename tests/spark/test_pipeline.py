@@ -28,7 +28,7 @@ from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.schema import RECORDED, SAMPLES, Table
 from toolkit.sources.recording.recorder import SampleWriter
-from toolkit.sources.recording.recording import Sample
+from toolkit.sources.recording.recording import INCOMPLETE, Sample
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.run_sources import RecordedSamples, list_samples, store_samples
@@ -58,7 +58,7 @@ from toolkit.spark.spark_session import local_session
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
 run_sources.SMALL = int(sys.argv[5])
-spark = local_session(master="local[2]", config={{**QUICK, **delta_settings()}})
+spark = local_session(master="local[2]", config={{**delta_settings(), **QUICK}})
 options = {{"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}}
 run(spark, sys.argv[1], sys.argv[2], consistent_copy=True, with_batches=True, **options)
 """
@@ -303,6 +303,17 @@ def test_samples_after_a_clock_was_set_back_are_stored(spark: SparkSession, tmp_
         assert found.newest is not None
         newest[found.log] = found.newest
     assert listed(3).count_new() == 0
+
+
+def test_a_sample_of_which_a_copy_lacks_findings_is_stored_as_failed(spark: SparkSession, tmp_path: Path) -> None:
+    """Copied while the recorder wrote: what hung had ended by the newest sample."""
+    recording, store = tmp_path / "recording", open_store(spark, f"{tmp_path}/out")
+    record(recording, [sample(NINE), sample(NINE + dt.timedelta(minutes=1))])
+    max((recording / "findings").glob("2*")).unlink()
+    found = list_samples(spark, str(recording), stored={}, store=store, last_run=0)
+    store_samples(store, "samples", [found], run_id=1)
+    errors = {row["sampled_at"]: row["error"] for row in store.rows("recorded_samples", SAMPLES)}
+    assert [error for _, error in sorted(errors.items())] == [None, INCOMPLETE.format("findings")]
 
 
 @pytest.mark.full

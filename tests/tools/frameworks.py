@@ -297,7 +297,6 @@ class Streams(Application):
 
 STEPS = ("kill", "freeze", "fence", "roll", "kill_broker")
 PATIENCE_S = 900  # on a busy machine, for steps that take seconds
-STALLED_S = 400  # more than a start takes on a busy machine
 PROPERTIES: Mapping[str, object] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200, "transaction.state.log.num.partitions": 4,
     "offsets.topic.num.partitions": 4, "min.insync.replicas": 1, "leader.imbalance.check.interval.seconds": 3,
@@ -352,6 +351,7 @@ class Campaign:
     done: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     last_open: float = field(default_factory=time.monotonic)
+    stalled_s: float = 60  # without a transaction, until it is started again; twice as long each time, for its start
 
     def run(self, seconds: float) -> None:
         """Do one thing after another, each once it writes again: all of them, and again as long as there is time."""
@@ -433,8 +433,9 @@ class Campaign:
         has_failed = client is not None and client.process.poll() not in {None, 0}
         if self.application.is_over or any(row["topic_partitions"] for row in self._transactions()):
             self.last_open = time.monotonic()
-        if has_failed or time.monotonic() - self.last_open > STALLED_S:
+        if has_failed or time.monotonic() - self.last_open > self.stalled_s:
             self.done["failed by itself" if has_failed else "stalled"] += 1
+            self.stalled_s *= 2
             self._kill()
             self.last_open = time.monotonic()
 

@@ -26,7 +26,7 @@ from tests.corpus.text_calls import PROVOKED
 from tests.java_gateway import JavaClients, java_clients
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, blocked_consumer, until, write_committed
+from toolkit.lab.clients import BlockedConsumer, TxnProducer, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 
 HERE, AWAY = 1, 2  # brokers: the second one is stopped for what needs that
@@ -273,13 +273,13 @@ def kafka_python_fenced_coordinator(here: Provoked) -> str:
 
 def tool_lag_of_one(here: Provoked) -> str:
     write_committed(here.cluster.client, "lag", 0)
-    with blocked_consumer(here.kafka, "lag", "up-to-date"):
+    with BlockedConsumer(here.kafka, "lag", "up-to-date"):
         pass
     return here.groups_tool("up-to-date")
 
 
 def tool_lag(here: Provoked) -> str:
-    with blocked_consumer(here.kafka, here.hanging.topic, "blocked"):
+    with BlockedConsumer(here.kafka, here.hanging.topic, "blocked"):
         pass
     return here.groups_tool("blocked")
 

@@ -84,27 +84,6 @@ def test_undecided_while_it_had_an_owner_may_be_committed_since(
     assert row["committed records lost"] == lost
 
 
-@pytest.mark.parametrize(
-    ("marker", "outcome", "lost", "text"),
-    [
-        ("ABORT", "undecided", "no", "No commit includes these records. So nothing that was committed is lost"),
-        ("ABORT", "abort", "no", "The coordinator decided to abort them. So nothing that was committed is lost"),
-        ("ABORT", "commit", "yes", "had committed them: they are lost for read_committed consumers"),
-        ("ABORT", "unknown", "not known", "It is not known whether a commit included them"),
-        ("ABORT", None, "not known", "It is not known whether a commit included them"),
-        ("COMMIT", None, "no", "The COMMIT marker delivered the 3 records of the transaction; nothing is lost"),
-    ],
-)
-def test_lost_is_what_was_committed_and_discarded(marker: str, outcome: str | None, lost: str, text: str) -> None:
-    steps = [done(outcome)] if marker == "ABORT" else []
-    made = report([ended()], log_transactions=[transaction(marker)], actions=steps)
-    (row,) = grid(made, "Records lost or saved")
-    assert row["committed records lost"] == lost
-    assert text in row["what became of them"]
-    assert ("A copy was saved before: /var/audit.records" in row["what became of them"]) == bool(steps)
-    assert text in plain(made.markdown)
-
-
 def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -> None:
     def sample(second: int, groups: list[str]) -> Row:
         at = BEGUN + dt.timedelta(seconds=second)  # when it was due; reading it took time

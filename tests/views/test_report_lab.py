@@ -9,7 +9,7 @@ from tests.views.test_report import plain
 from tests.views.test_report_facts import grid
 from toolkit import connect
 from toolkit.actions import plan_abort
-from toolkit.lab.clients import blocked_consumer
+from toolkit.lab.clients import BlockedConsumer
 from toolkit.lab.lab_source import BEFORE, BEHIND
 from toolkit.views.report import collect_incident, report
 
@@ -39,7 +39,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
         plan = plan_abort(opened.cluster, finding)
         result = plan.execute(confirm=plan.target, audit=opened.audit)
         aborted = now()
-        blocked_consumer(opened.kafka, "orders", "billing").close()  # it reads on, and commits
+        BlockedConsumer(opened.kafka, "orders", "billing").close()  # it reads on, and commits
         moved = now()
         of_cluster = collect_incident(opened.cluster, recording, topics=["orders"], min_held_ms=long, recheck_after=0)
         tables = collect_incident(*opened.sources(), topics=["orders"], min_held_ms=long)

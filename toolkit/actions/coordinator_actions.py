@@ -86,33 +86,31 @@ class CoordinatorAction(Action):
         cluster, request = fresh.cluster, self.message(fresh)
         deadline = time.monotonic() + cluster.timeout
         may_have_effect = False
+        answer = "COORDINATOR_NOT_AVAILABLE"
         while True:
             coordinator = progress.wait(partial(coordinator_of, cluster, fresh.target))
             if isinstance(coordinator, int):
-                progress.sending()
-                message = progress.wait(partial(cluster.client.send_one, request, broker_id=coordinator))
-                answer = self.answer_of(message)
-                may_have_effect |= Error.of(answer).code not in self.not_done
+                # A broker that hangs answers FindCoordinator late, and what passes takes seconds: the client may have
+                # gone on meanwhile, and the request would end what nobody has checked.
+                other = progress.wait(partial(self.overtaken_by, fresh, may_have_effect=may_have_effect))
+                if other:
+                    return f"{Error.of(answer).code}: {other} by now, and was not asked for"
+                if other is not None:
+                    progress.sending()
+                    message = progress.wait(partial(cluster.client.send_one, request, broker_id=coordinator))
+                    answer = self.answer_of(message)
+                    may_have_effect |= Error.of(answer).code not in self.not_done
+                    if not may_have_effect:
+                        progress.effect = "nothing"
             else:
                 answer = coordinator
-            if not may_have_effect:
-                progress.effect = "nothing"
-            if Error.of(answer).code not in PASSING:
+            if Error.of(answer).code not in PASSING or time.monotonic() > deadline:
                 return answer
-            # It took seconds until it passed, in which the client may have gone on: a request that is repeated then
-            # would end what nobody has checked.
-            other: str | None = None
-            while other is None:
-                if time.monotonic() > deadline:
-                    return answer
-                progress.check_cancelled()
-                threading.Event().wait(POLL_S)
-                other = progress.wait(partial(self.overtaken_by, fresh, may_have_effect=may_have_effect))
-            if other:
-                return f"{Error.of(answer).code}: {other} by now, and was not asked for"
+            progress.check_cancelled()
+            threading.Event().wait(POLL_S)
 
     def overtaken_by(self, fresh: Plan, *, may_have_effect: bool) -> str | None:
-        """What a request that is repeated would end, unless it is what was checked: then empty.
+        """What a request would end by now, unless it is what was checked: then empty.
 
         Null if the coordinator does not say.
         Raises ActionRefused if nothing has had an effect so far, and the id is not as it was.

@@ -508,7 +508,9 @@ def _what_frees_most_first(plans: Sequence[Plan]) -> list[Plan]:
     for each in plans:
         tp, released = each.transaction.tp, each.impact.records_released
         freed[tp] = freed.get(tp, 0.0) + (float("inf") if released is None else released)
-    return sorted(plans, key=lambda each: (-freed[each.transaction.tp], each.transaction.tp, each.start_offset))
+    return sorted(
+        plans, key=lambda each: (-freed[each.transaction.tp], each.transaction.tp, each.transaction.start_offset)
+    )
 
 
 def _plan_or_left_out(

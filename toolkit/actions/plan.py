@@ -125,11 +125,6 @@ class Result:
         return self.partitions[0].last_stable_offset_after
 
     @property
-    def high_watermark(self) -> int | None:
-        """The high watermark after a marker."""
-        return self.partitions[0].high_watermark
-
-    @property
     def next_start_offset(self) -> int | None:
         """First offset of the transaction that holds the LSO next; null if none does."""
         return self.partitions[0].next_start_offset
@@ -221,21 +216,6 @@ class Plan:
         return self.transaction.impact
 
     @property
-    def topic(self) -> str:
-        """The topic of a marker."""
-        return self.transaction.topic
-
-    @property
-    def partition(self) -> int:
-        """The partition of a marker."""
-        return self.transaction.partition
-
-    @property
-    def start_offset(self) -> int:
-        """First offset of the transaction that a marker ends."""
-        return self.transaction.start_offset
-
-    @property
     def outcome(self) -> str:
         """What the marker says: ``commit`` or ``abort``."""
         return "commit" if self.action.is_commit(self) else "abort"
@@ -270,8 +250,7 @@ class Plan:
         if self.transactional_id is not None:
             what: tuple[str, ...] = (self.transactional_id,)
         else:
-            where = ("--topic", self.topic, "--partition", str(self.partition))
-            what = (*where, "--start-offset", str(self.start_offset))
+            what = (*self.transaction.tp.options, "--start-offset", str(self.transaction.start_offset))
         tool = ("kafka-transactions.sh", "--bootstrap-server", self.cluster.bootstrap_servers)
         return (*tool, *self.action.kafka_tool, *what)
 

@@ -262,7 +262,7 @@ def is_of_another_system(gap: str) -> bool:
 def software_of(broker: BrokerIdentity) -> Software:
     """The software of a broker."""
     for system in broker_facts().systems:
-        own = [key for key in sorted(broker.apis) if any(first <= key <= last for first, last in system.api_keys)]
+        own = sorted(key for first, last in system.api_keys for key in broker.apis if first <= key <= last)
         if system.cluster_id and (broker.cluster_id or "").startswith(system.cluster_id):
             sign = f"its cluster id is {broker.cluster_id}"
         elif own:

@@ -140,10 +140,7 @@ def read_properties(path: str) -> dict[str, str]:
 def parse_properties(text: str) -> dict[str, str]:
     """Java ``.properties`` text to a dict; the last of equal keys wins (``java.util.Properties.load``).
 
-    Raises
-    ------
-    UsageError
-        For a malformed unicode escape; it names the key and not the value.
+    Raises UsageError for a malformed unicode escape; it names the key and not the value.
     """
     import javaproperties
 
@@ -547,10 +544,7 @@ class TokenProvider:
     def token(self) -> str:
         """A valid token; the last one if it is still valid and its source returned no other.
 
-        Raises
-        ------
-        AuthenticationFailed
-            If there is none.
+        Raises AuthenticationFailed if there is none.
         """
         with self._lock:
             now = time.time()
@@ -661,10 +655,7 @@ END = re.compile(f";{_GAP}", re.DOTALL)
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
     """Parse a ``sasl.jaas.config`` into its login module and options (Kafka's ``JaasConfig``).
 
-    Raises
-    ------
-    UsageError
-        If it does not parse or has more than one module; the error never contains its text, which has secrets.
+    Raises UsageError if it does not parse or has more than one module, without its text, which has secrets.
     """
     module, options = MODULE.match(text), {}
     position = module.end() if module else 0

@@ -34,25 +34,13 @@ GZIP = 16 + zlib.MAX_WBITS  # zlib: with a gzip header and trailer
 
 
 class Record(NamedTuple):
-    """A record of a batch; null is ``None``.
-
-    Parameters
-    ----------
-    offset
-        Offset in the partition.
-    timestamp_ms
-        By the producer's clock; under LogAppendTime by the broker's, the same for the whole batch.
-    key, value
-        As written; a value of ``None`` is a tombstone.
-    headers
-        Key and value of each, in their order; empty if they were not requested.
-    """
+    """A record of a batch."""
 
     offset: int
-    timestamp_ms: int | None
+    timestamp_ms: int | None  # by the producer's clock; under LogAppendTime by the broker's, the same for the batch
     key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    value: bytes | None  # null in a tombstone
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()  # in their order; empty if they were not requested
 
 
 def read_records(

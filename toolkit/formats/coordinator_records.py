@@ -184,13 +184,6 @@ def coordinator_partition(key: str, partitions: int) -> int:
     Its leader is the coordinator: ``Utils.abs(key.hashCode()) % partitions``, in ``TransactionStateManager`` and
     ``GroupCoordinatorService`` alike.
 
-    Parameters
-    ----------
-    key
-        A transactional id or a group id.
-    partitions
-        Number of partitions of the topic; 50 by default.
-
     Examples
     --------
     >>> coordinator_partition("my-group", 50)

@@ -154,19 +154,12 @@ Rows = TypeVar("Rows", bound=StructuredArray[Any])
 
 
 class DamagedRange(NamedTuple):
-    """A range of bytes that is no batch.
-
-    Parameters
-    ----------
-    position, size
-        Where it starts, and how many bytes were skipped.
-    reason
-        ``"NAME: sentence"``: ``TORN_TAIL`` (normal after a crash), ``CORRUPT_BATCH``, ``NOT_A_SEGMENT``,
-        ``UNREADABLE``; for an index ``CORRUPT_ENTRY``; for a dump those of `toolkit.formats.dumps`.
-    """
+    """A range of bytes that is no batch."""
 
     position: int
-    size: int
+    size: int  # how many bytes were skipped
+    # ``"NAME: sentence"``: ``TORN_TAIL`` (normal after a crash), ``CORRUPT_BATCH``, ``NOT_A_SEGMENT``, ``UNREADABLE``;
+    # for an index ``CORRUPT_ENTRY``; for a dump those of `toolkit.formats.dumps`
     reason: str
 
     @property
@@ -326,19 +319,6 @@ def labels(codes: Array, names: Sequence[str | None]) -> pa.Array:
     outside = (codes < 0) | (codes >= len(names))
     indices = pa.array(codes.astype(np.int32), mask=outside)
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string())).dictionary_decode()
-
-
-def integers(column: pa.Array | pa.ChunkedArray, *, null: int = -1) -> Array:
-    """The numbers of a column of `numbers` (0 and 1 for booleans), with `null` for null."""
-    column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-    return np.asarray(column.fill_null(null))
-
-
-def milliseconds(column: pa.Array | pa.ChunkedArray) -> Array:
-    """The times of a column of `times`, in any unit, as epoch milliseconds; -1 for null."""
-    if column.type.unit != "ms":
-        column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
-    return np.asarray(column.cast(pa.int64()).fill_null(-1))
 
 
 def arrow_table(table: Table, columns: Mapping[str, pa.Array | str | int | None], *, rows: int) -> pa.Table:

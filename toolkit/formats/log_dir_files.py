@@ -51,15 +51,8 @@ LogPath: TypeAlias = Path | ObjectPath
 def log_path(path: str | os.PathLike[str] | ObjectPath) -> LogPath:
     """The file or folder at a path of this machine, or at a URI of an object store.
 
-    Parameters
-    ----------
-    path
-        A path; or ``s3://bucket/key``, ``gs://bucket/key``, ``abfss://container@account.dfs.core.windows.net/key``.
-
-    Raises
-    ------
-    UsageError
-        For a URI with credentials or options, or without a bucket.
+    Such as ``s3://bucket/key``, ``gs://bucket/key``, ``abfss://container@account.dfs.core.windows.net/key``. Raises
+    UsageError for a URI with credentials or options, or without a bucket.
 
     Examples
     --------
@@ -156,28 +149,14 @@ TIMES = np.dtype([("timestamp", "i8"), ("offset", "i8")])
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction of a segment, as Fetch returns it to read_committed consumers.
+    """An aborted transaction of a segment, as Fetch returns it to read_committed consumers."""
 
-    Parameters
-    ----------
-    position
-        Byte of the file where the entry starts.
-    version
-        Version of the entry: 0.
-    producer_id
-        Producer of the transaction.
-    first_offset, last_offset
-        Of its first record, which may be in an earlier segment, and of its marker.
-    last_stable_offset
-        LSO right after that marker.
-    """
-
-    position: int
-    version: int
+    position: int  # byte of the file where the entry starts
+    version: int  # of the entry: 0
     producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+    first_offset: int  # of its first record, which may be in an earlier segment
+    last_offset: int  # of its marker
+    last_stable_offset: int  # right after that marker
 
 
 def read_txn_index(buf: Buffer) -> tuple[list[AbortedTxn], list[DamagedRange]]:

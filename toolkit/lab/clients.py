@@ -493,25 +493,14 @@ EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
-def blocked_consumer(kafka: ClusterAddress, topic: str, group: str, *, partition: int = 0) -> BlockedConsumer:
-    """Return a consumer of a group that has read up to the LSO and committed."""
-    consumer = BlockedConsumer(kafka, topic, group=group, partition=partition)
-    try:
-        consumer.read()
-    except BaseException:
-        consumer.close()
-        raise
-    return consumer
-
-
 class BlockedConsumer:
-    """A read_committed consumer of one partition, which reads up to the LSO and continues once it moves.
+    """A read_committed consumer of one partition that has read up to the LSO and committed; it goes on once that moves.
 
     `kafka`: a lab cluster, or the client configuration of another one.
     `topic`, `partition`: partition to read, from the group's committed offset or from the start of the log.
     """
 
-    def __init__(self, kafka: ClusterAddress, topic: str, *, group: str, partition: int = 0) -> None:
+    def __init__(self, kafka: ClusterAddress, topic: str, group: str, *, partition: int = 0) -> None:
         settings = {**config_of(kafka).librdkafka(), **QUIET}
         self.group = group
         self.topic = topic
@@ -532,6 +521,7 @@ class BlockedConsumer:
         """Next offset to read."""
         self._end = -1
         self._consumer.assign([TopicPartition(topic, partition, self.position)])
+        self.read()
 
     def __enter__(self) -> BlockedConsumer:
         return self

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.lab.broker import Kafka
-from toolkit.lab.clients import BlockedConsumer, blocked_consumer, create_topic
+from toolkit.lab.clients import BlockedConsumer, create_topic
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
 from toolkit.sources.live.cluster import Cluster
@@ -94,7 +94,7 @@ class Demo:
         """Let a read_committed group read, then stage a hanging transaction before its next records."""
         create_topic(kafka, PAYMENTS)
         _write(kafka, PAYMENTS, READ)
-        consumer = blocked_consumer(kafka, PAYMENTS, GROUP)
+        consumer = BlockedConsumer(kafka, PAYMENTS, GROUP)
         self.step(3, f"{READ} payments are written, and the read_committed group {GROUP} reads them. Then this:")
         self.expect(consumer.lag == 0, f"group {GROUP} was to read {READ} records first")
         hanging = self._staged(kafka, PAYMENTS, "never_added")
@@ -129,7 +129,9 @@ class Demo:
                 plan = plan_abort(cluster, row)
                 done = plan.execute(confirm=plan.target, audit=audit, recheck_after=RECHECK_AFTER)
                 before, after = done.last_stable_offset_before, done.last_stable_offset_after
-                self.detail(f"{plan.topic}-{plan.partition}: its LSO rose from {before} to {after}.")
+                self.detail(
+                    f"{plan.transaction.topic}-{plan.transaction.partition}: its LSO rose from {before} to {after}."
+                )
                 is_freed = before is not None and after is not None and after > before
                 self.expect(is_freed, f"{plan.target} was to be freed")
         self.expect(len(hanging) == len(WRONG) + 1, f"{len(WRONG) + 1} were to hang, not {len(hanging)}")

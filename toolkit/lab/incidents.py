@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -331,10 +332,13 @@ class Stage:
         }
         return StagedIncident(**fields | facts)
 
-    def finishing(self, *producers: TxnProducer, commit: bool = True) -> Callable[[], None]:
-        """Let live owners end their transactions, unless they have already."""
+    def finishing(
+        self, *producers: TxnProducer, commit: bool = True, first: Callable[[], object] = lambda: None
+    ) -> Callable[[], None]:
+        """Let live owners end their transactions, unless they have already; `first`, what keeps them from it ends."""
 
         def finish() -> None:
+            first()
             with self._connect() as cluster:
                 for producer in producers:
                     producer.cluster = cluster
@@ -613,12 +617,7 @@ def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
     stage.kafka.stop_broker(OTHER)
     until(lambda: _in_sync(stage) == [ALWAYS_UP] or None, awaited="the ISR to shrink")
     producer.decide(commit=commit)
-    finish = stage.finishing(producer, commit=commit)
-
-    def heal() -> None:
-        stage.kafka.start_broker(OTHER)
-        finish()
-
+    heal = stage.finishing(producer, commit=commit, first=partial(stage.kafka.start_broker, OTHER))
     return stage.staged(producer, start, closing=heal, outcome="commit" if commit else "abort")
 
 
@@ -713,12 +712,7 @@ def _try_unreplicated(stage: Stage) -> StagedIncident | None:
         lambda: None if open_transactions(stage.cluster, stage.topic, stage.partition) else True,
         awaited="the marker on the leader",
     )
-    finish = stage.finishing(producer)
-
-    def go_on() -> None:
-        stage.kafka.resume(OTHER)
-        finish()
-
+    go_on = stage.finishing(producer, first=partial(stage.kafka.resume, OTHER))
     _, last_stable_offset, high_watermark = offsets(stage.cluster, stage.topic, stage.partition)
     if last_stable_offset < high_watermark:
         return stage.staged(producer, start, closing=go_on)
@@ -736,12 +730,7 @@ def stage_coordinator_gone(stage: Stage) -> StagedIncident:
     stage.create_topic(replicas=[ALWAYS_UP])
     producer, start = stage.opened(coordinator_id=OTHER)
     stage.kafka.stop_broker(OTHER)
-    finish = stage.finishing(producer)
-
-    def come_back() -> None:
-        stage.kafka.start_broker(OTHER)
-        finish()
-
+    come_back = stage.finishing(producer, first=partial(stage.kafka.start_broker, OTHER))
     return stage.staged(producer, start, closing=come_back)
 
 
@@ -751,8 +740,7 @@ def stage_marker_only(stage: Stage, *, group: str | None = None) -> StagedIncide
     producer, start = stage.opened()
     producer.end(commit=True)
     group = group or f"{stage.plot.name}-{uuid.uuid4().hex[:6]}"
-    with BlockedConsumer(stage.config, stage.topic, group=group, partition=stage.partition) as consumer:
-        consumer.read()
+    BlockedConsumer(stage.config, stage.topic, group, partition=stage.partition).close()
     return stage.staged(producer, start, group=group)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from toolkit.actions.audit import Audit
 from toolkit.errors import UsageError
 from toolkit.lab.broker import Kafka
-from toolkit.lab.clients import await_coordinators, blocked_consumer, config_of, create_topic, write_committed
+from toolkit.lab.clients import BlockedConsumer, await_coordinators, config_of, create_topic, write_committed
 from toolkit.lab.connected_source import ConnectedSource
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.samples import IncidentSample
@@ -128,7 +128,7 @@ def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedI
     create_topic(kafka, topic)
     with BrokerClient(config_of(kafka)) as cluster:
         write_committed(cluster, topic, 0, records=BEFORE)
-        blocked_consumer(kafka, topic, group).close()
+        BlockedConsumer(kafka, topic, group).close()
         staged = INCIDENTS[name](kafka, topic=topic, **options)
         write_committed(cluster, topic, 0, records=BEHIND)
     return staged

@@ -72,6 +72,9 @@ class RecordedSample(TableRow):
         tuple[TopicPartition, ...] | None, "Partitions that coordinators have open, and the cluster does not have."
     ] = None
     first_batches: Annotated[tuple[FirstBatch, ...] | None, "First batches of open transactions."] = None
+    row_counts: Annotated[
+        tuple[Int64, ...] | None, "Number of its rows in each other table; null in older recordings."
+    ] = None
     error: Annotated[str | None, "Why the sample failed, as NAME: sentence; null where it did not."] = None
 
 

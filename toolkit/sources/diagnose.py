@@ -31,20 +31,11 @@ if TYPE_CHECKING:
 
 
 class EvidenceSource(ABC):
-    """What a source gives to a diagnosis.
+    """What a source gives to a diagnosis."""
 
-    Attributes
-    ----------
-    requested
-        Partitions that get a finding even if nothing is held.
-    recorded
-        For a recording: the findings that were recorded with the observation; its logs cannot be read again.
-    searches_in_doubt
-        Whether markers are looked for even if a verdict does not need them: not where that reads a gigabyte.
-    """
-
-    requested: Collection[TopicPartition] = ()
-    recorded: Sequence[Finding] = ()
+    requested: Collection[TopicPartition] = ()  # partitions that get a finding even if nothing is held
+    recorded: Sequence[Finding] = ()  # of a recording, with the observation: its logs cannot be read again
+    # whether markers are looked for even if a verdict does not need them: not where that reads a gigabyte
     searches_in_doubt: bool = True
 
     @property

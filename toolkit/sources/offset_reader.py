@@ -43,21 +43,14 @@ NO_RECORDS = (
 
 
 class OffsetReader(ABC):
-    """One partition; its offsets are read once, its log on request.
+    """One partition; its offsets are read once, its log on request."""
 
-    Attributes
-    ----------
-    partition
-        The partition; if offsets are null, `error` says why.
-    log_start, lso, high_watermark
-        Its offsets, if the high watermark is known; then the others are, too.
-    """
-
+    # log end offset of an old leader whose last offsets were truncated; null if none is known
     truncated_end: int | None = None
-    """Log end offset of an old leader whose last offsets were truncated; null if none is known."""
 
     def __init__(self, partition: Partition) -> None:
-        self.partition = partition
+        self.partition = partition  # if offsets are null, its `error` says why
+        # if the high watermark is known, the other two are
         self.log_start = partition.log_start_offset or 0
         self.lso = partition.last_stable_offset or 0
         self.high_watermark = partition.high_watermark or 0

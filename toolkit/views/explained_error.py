@@ -12,11 +12,11 @@ from toolkit.analysis.symptoms import MAX_NAMED, NamedResources, RecognizedSympt
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
 from toolkit.schema.live import GroupLag, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
+from toolkit.schema.table import INT64, STRING, TOPIC_PARTITIONS
 from toolkit.schema.verdict import symptom_page
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, text_values
-from toolkit.views.finding_document import by_urgency, finding_parts, first_names, linked_row, summary
+from toolkit.views.finding_document import LINKED_FINDINGS, by_urgency, finding_parts, first_names, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
 from toolkit.views.row_formats import count
 
@@ -149,19 +149,11 @@ def _lag(lag: GroupLag) -> str:
 
 _LISTS = ("causes", "checks", "safe", "never", "sources")  # texts of a symptom
 _TEXTS = ListOf(STRING)
-_FINDING = (
-    ("topic", STRING),
-    ("partition", INT32),
-    ("producer_id", INT64),
-    ("producer_epoch", INT16),
-    ("transactional_id", STRING),
-    ("start_offset", INT64),
-    ("verdict", STRING),
-    ("reason", STRING),
-    ("cause", STRING),
-    ("remedy", STRING),
-    ("command", ListOf(STRING)),
-)
+_OF_FINDING = {
+    *("topic", "partition", "producer_id", "producer_epoch", "transactional_id", "start_offset"),
+    *("verdict", "reason", "cause", "remedy", "command"),
+}
+_FINDING = tuple((each.name, each.type) for each in LINKED_FINDINGS.columns if each.name in _OF_FINDING)
 
 EXPLANATIONS = Table(
     "explanations",

@@ -6,7 +6,7 @@ import datetime as dt
 import gzip
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -237,12 +237,29 @@ def _key(value: Any, text: str) -> int | str | None:
     return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else text
 
 
+ANSWERS = (
+    ColumnHeading("verdict", "The verdict; explained below."),
+    ColumnHeading("partition", "The partition, and the offset at which its LSO is held."),
+    ColumnHeading(
+        "held for",
+        "How long it has held the LSO, or has been open where it does not hold it yet; times are UTC.",
+        "number",
+    ),
+    ColumnHeading(
+        "waiting",
+        "Data records from the LSO to the high watermark; offsets where the log was not read so far.",
+        "number",
+    ),
+    ColumnHeading("transaction", "The producer, and the start offset of its transaction.", "key"),
+)
+
+
 def answer_cells(
     findings: Sequence[Finding], *, now: dt.datetime | None
 ) -> tuple[list[ColumnHeading], list[list[TableCell]]]:
     """Summary of findings: who, where, for how long, why, and what is safe."""
     until = now or newest(findings)
-    cells = [[make(finding, until) for make in ANSWERS.values()] for finding in findings]
+    cells = [_answer_row(finding, until) for finding in findings]
     if len(clusters(named := by_source(findings))) > 1:
         for finding, row in zip(named, cells, strict=True):
             lines = [*row[1].lines, ("cluster", printable(finding.cluster_id or "not known"))]
@@ -250,43 +267,36 @@ def answer_cells(
     return list(ANSWERS), cells
 
 
-def _verdict(finding: Finding, now: dt.datetime) -> TableCell:
-    return TableCell(lines=[("", finding.verdict)], key=finding.verdict, verdict=finding.verdict)
-
-
-def _partition(finding: Finding, now: dt.datetime) -> TableCell:
+def _answer_row(finding: Finding, now: dt.datetime) -> list[TableCell]:
+    """A cell for each of `ANSWERS`."""
     name = printable(partition_name(finding))
     held = "held at" if finding.queue_position == 1 else "LSO"
     lso = [(held, str(finding.last_stable_offset))] if finding.last_stable_offset is not None else []
-    return TableCell(lines=[("", name), *lso], key=None if finding.topic is None else name)
-
-
-def _held(finding: Finding, now: dt.datetime) -> TableCell:
     since, length = finding.held_from or finding.opened_at, age(finding, now)
-    if length is None:
-        return TableCell(lines=[])
-    lines = [("", duration(length)), *([("since", at(since).removesuffix(" UTC"))] if since else [])]
-    return TableCell(lines=lines, key=max(0, round(length.total_seconds() * 1000)))
-
-
-def _waiting(finding: Finding, now: dt.datetime) -> TableCell:
-    held, unit = (finding.offsets_held, "offset") if finding.records_held is None else (finding.records_held, "record")
-    if held is None:
-        return TableCell(lines=[])
+    times = [] if length is None else [("", duration(length))]
+    if times and since:
+        times.append(("since", at(since).removesuffix(" UTC")))
+    waiting, unit = finding.records_held, "record"
+    if waiting is None:
+        waiting, unit = finding.offsets_held, "offset"
     groups = [("group", printable(group)) for group in finding.groups_held or ()]
-    return TableCell(lines=[("", count(held, unit)), *groups], key=held)
-
-
-def _transaction(finding: Finding, now: dt.datetime) -> TableCell:
-    epoch = number(finding.producer_epoch)
-    facts = (
+    transaction = (
         ("id", None if finding.transactional_id is None else printable(finding.transactional_id)),
-        ("producer", None if finding.producer_id is None else f"{finding.producer_id}, epoch {epoch}"),
+        (
+            "producer",
+            None if finding.producer_id is None else f"{finding.producer_id}, epoch {number(finding.producer_epoch)}",
+        ),
         ("from offset", finding.start_offset),
     )
-    return TableCell(
-        lines=[(label, str(value)) for label, value in facts if value is not None], key=finding.producer_id
-    )
+    return [
+        TableCell(lines=[("", finding.verdict)], key=finding.verdict, verdict=finding.verdict),
+        TableCell(lines=[("", name), *lso], key=None if finding.topic is None else name),
+        TableCell(lines=times, key=None if length is None else max(0, round(length.total_seconds() * 1000))),
+        TableCell(lines=[] if waiting is None else [("", count(waiting, unit)), *groups], key=waiting),
+        TableCell(
+            lines=[(label, str(value)) for label, value in transaction if value is not None], key=finding.producer_id
+        ),
+    ]
 
 
 def reason_lines(finding: Finding) -> Iterator[tuple[str, Value]]:
@@ -294,23 +304,6 @@ def reason_lines(finding: Finding) -> Iterator[tuple[str, Value]]:
     for field in explained_fields(finding):
         for line, value in enumerate(field.values):
             yield "" if line or field.label == "why" else field.label, value
-
-
-ANSWERS: Mapping[ColumnHeading, Callable[[Finding, dt.datetime], TableCell]] = {
-    ColumnHeading("verdict", "The verdict; explained below."): _verdict,
-    ColumnHeading("partition", "The partition, and the offset at which its LSO is held."): _partition,
-    ColumnHeading(
-        "held for",
-        "How long it has held the LSO, or has been open where it does not hold it yet; times are UTC.",
-        "number",
-    ): _held,
-    ColumnHeading(
-        "waiting",
-        "Data records from the LSO to the high watermark; offsets where the log was not read so far.",
-        "number",
-    ): _waiting,
-    ColumnHeading("transaction", "The producer, and the start offset of its transaction.", "key"): _transaction,
-}
 
 
 TEXT_WIDTH = 120
@@ -348,10 +341,6 @@ def _cell_html(cell: TableCell, heading: ColumnHeading) -> str:
         key = "" if escape(str(cell.key)) == content else f' data-key="{escape(str(cell.key))}"'
     names = " ".join(name for name, holds in styles.items() if holds)
     return f"<td{class_html(names)}{key}>{content}</td>"
-
-
-def _packed(text: str) -> str:
-    return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii") if text else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,6 +384,7 @@ class TableView:
             headings, cells = column_cells(self.table, rows, self._names())
         errors = [row.get("error") for row in rows]
         bodies = [body_html(*each, headings) for each in zip(cells, reasons, errors, strict=True)]
+        rest = "".join(bodies[PAGE_ROWS:]).encode()
         verdicts_here = {row.get("verdict") for row in rows}
         return page(
             __package__,
@@ -404,7 +394,7 @@ class TableView:
             groups=grouped,
             headings=headings,
             bodies=bodies[:PAGE_ROWS],
-            rest=_packed("".join(bodies[PAGE_ROWS:])),
+            rest=b64encode(gzip.compress(rest, 6, mtime=0)).decode() if rest else "",
             count=len(rows),
             left_out=len(self.rows) - len(rows),
             colours={verdict: TONES["light"][verdict.tone] for verdict in Verdict},

@@ -19,7 +19,7 @@ def plan(opened: Any, plans: Any, topic: str) -> None:
 def execute(opened: Any, cluster: Any, plans: Any, done: Any) -> None:
     """It is closed, and the healthy ones live on; without the typed name nothing was written."""
     now = {(row["topic"], row["start_offset"]) for row in cluster.finding_rows(recheck_after=0)}
-    assert all(((made.topic, made.start_offset) in now) is (done is None) for made in plans)
+    assert all(((made.transaction.topic, made.transaction.start_offset) in now) is (done is None) for made in plans)
     assert done is None or done.last_stable_offset_after >= plans[0].impact.next_stable_offset
     for name, known in opened.expected.items():
         assert known["verdict"] != "ongoing" or (name, known["start_offset"]) in now

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.broker_files import (
     copy_partition,
@@ -35,7 +35,7 @@ from tests.broker_files import (
     restore,
     state_folders,
 )
-from tests.builders import received
+from tests.builders import configure_topic, received
 from tests.tools.large.sitting import Sitting
 from tests.tools.large.walk_clients import NotDone, RawClient
 from tests.tools.large.walk_truth import (
@@ -360,7 +360,7 @@ class Round:
 
     def _compaction(self) -> None:
         """Let the cleaner leave the last record of each id, after a new segment of each partition."""
-        self._set_state_topic({"segment.ms": "50", "min.cleanable.dirty.ratio": "0.0"})
+        configure_topic(self.admin, STATE_TOPIC, {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.0"})
         time.sleep(0.1)
         ends = {number: _end_of(folder) for number, folder in state_folders(self.kafka).items()}
         for _ in range(2):
@@ -378,7 +378,7 @@ class Round:
             self.note("compaction", "done")
         except ToolkitError as error:
             self.note("compaction not seen", error)
-        self._set_state_topic({"segment.ms": "604800000", "min.cleanable.dirty.ratio": "0.5"})
+        configure_topic(self.admin, STATE_TOPIC, {"segment.ms": "604800000", "min.cleanable.dirty.ratio": "0.5"})
 
     def _write_each_state_partition(self) -> None:
         waiting = set(state_folders(self.kafka))
@@ -390,14 +390,6 @@ class Round:
                 waiting.discard(partition)
             if not waiting:
                 return
-
-    def _set_state_topic(self, settings: Mapping[str, str]) -> None:
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, STATE_TOPIC, incremental_configs=entries)
-        for done in self.admin.incremental_alter_configs([resource]).values():
-            done.result()
 
     def _copy_state(self) -> None:
         self.copies = {number: self.folder / f"copy-{number}" for number in state_folders(self.kafka)}

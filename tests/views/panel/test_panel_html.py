@@ -24,7 +24,6 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.views.action_document import passed
 from toolkit.views.finding_document import by_urgency
 from toolkit.views.panel.abort_panel import AbortPanel
 from toolkit.views.panel.layout import (
@@ -151,14 +150,6 @@ def result(after: int, *, next_start_offset: int | None = None) -> PartitionResu
 def plan(planned: MarkerImpact, **more: Any) -> Plan:
     cluster: Any = RowCluster()
     return abort_plan(cluster, impact=planned, start_offset=5, **more)
-
-
-def test_a_dry_run_has_the_warnings_of_its_plan() -> None:
-    """The command's dry run had them, and the panel's had only those of a fence."""
-    planned = plan(impact(), topic="__consumer_offsets")
-    assert len(planned.warnings) == 2
-    for text in planned.warnings:
-        assert text in html.unescape(html_text([passed(planned, Audit("audit.jsonl"))]))
 
 
 def many(number: int) -> list[Finding]:
@@ -337,14 +328,6 @@ def test_what_refused_it_leaves_nothing_uncertain(trail: Audit, monkeypatch: pyt
         PanelCluster(findings=[]), ActionFailed("It did not answer.", effect="nothing", do=""), trail, monkeypatch
     )
     assert became(panel) == []
-
-
-def test_an_all_clear_of_the_panel_names_what_was_read(trail: Audit) -> None:
-    """A panel about one topic said of the whole cluster that nothing hangs."""
-    panel = AbortPanel(cast("Any", PanelCluster(findings=[])), topics=["payments"], audit=trail, recheck_after=0)
-    assert "Nothing hangs, no transaction is open (1 partition of broker 1; 0 open transactional ids)" in panel_text(
-        panel
-    )
 
 
 def test_an_interrupt_is_no_defect_of_the_toolkit() -> None:

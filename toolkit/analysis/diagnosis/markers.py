@@ -583,7 +583,8 @@ def unexplained_marker(
     `history`: the records of the id that has the producer id; null if none is left.
     `is_commit`: which markers are looked at.
     `completed`: a commit that lacks its marker on the partition of the open records. If it did on others, too,
-        `kafka-txn complete` has written it there, at any time, with the epoch of the data.
+        `kafka-txn complete` has written it there, at any time, with the epoch of the data. With transaction version 2
+        that epoch also tells it of any other commit: a coordinator raises it.
     """
     first = None if history is None else history.first_of(producer_id)
     if history is None or first is None or first.timestamp is None:
@@ -601,11 +602,16 @@ def unexplained_marker(
         if number is not None:
             explained[marker.tp] = number + 1
             continue
-        if completed is not None and _may_complete(marker, completed):
-            number = history.transactions.index(completed)
-            if explained.get(marker.tp, 0) <= number:  # its own marker was missing there, too
-                explained[marker.tp] = number + 1
-                continue
+        by_hand = (
+            number
+            for number, each in enumerate(history.transactions)
+            if number >= explained.get(marker.tp, 0)  # its own marker was missing there, too
+            and _may_complete(marker, each)
+            and (each == completed or _is_by_hand(marker, each))
+        )
+        if (number := next(by_hand, None)) is not None:
+            explained[marker.tp] = number + 1
+            continue
         # Epochs show that it is younger than the first record; a repeated InitProducerId may come after such a commit,
         # which is then taken for a lost one: unknown either way.
         epoch = -1 if first.producer_epoch is None else first.producer_epoch
@@ -626,6 +632,13 @@ def _may_complete(marker: OtherMarker, decision: PastTransaction) -> bool:
         and decision.decided_at is not None
         and decision.decided_at <= marker.time + CLOCKS_DIFFER
     )
+
+
+def _is_by_hand(marker: OtherMarker, decision: PastTransaction) -> bool:
+    """Whether no coordinator has written a marker with the epoch of a commit's data, long after its end."""
+    ended, is_version_2 = decision.end_time, (decision.client_transaction_version or 0) >= 2
+    is_late = marker.time is not None and ended is not None and marker.time > ended + CLOCKS_DIFFER
+    return is_version_2 and is_late and not marker.is_raised and (decision.state or "").endswith("Commit")
 
 
 def _decision_of(

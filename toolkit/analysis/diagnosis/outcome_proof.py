@@ -191,7 +191,12 @@ class _Proof:
         time = part.before
         if time is None or not self._are_clocks_near:
             return False
-        bound = max(self._clocks_differ(time, decided), 0 if time.is_exact else APPEND_DELAY)
+        differ = self._clocks_differ(time, decided)
+        # A marker is lost, or skipped, with a change of leaders after its decision: what is from after the last one can
+        # be older than the decision only by a leader's clock that is behind by more than the bound.
+        if differ and time.leader_epoch == self.case.leader.leader_epoch:
+            return False
+        bound = max(differ, 0 if time.is_exact else APPEND_DELAY)
         return time.time + bound < self._compared(decided).decided_from
 
     def _is_later(self, part: OpenPart) -> bool:

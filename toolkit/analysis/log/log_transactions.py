@@ -544,14 +544,19 @@ def lso_steps(
     `start`: only steps of batches from this offset on; null for the beginning of the log.
     """
     since = -1 if start is None else start
-    open_ = _OpenTransactions.of(log_transactions)
+    first, ends = log_transactions["first_offset"], log_transactions["marker_offset"]
+    ends = np.where(ends < 0, NEVER, ends)
+    intact = np.flatnonzero((first >= 0) & (ends >= first))  # a damaged offset may be any number
+    intact = intact[np.argsort(first[intact], kind="stable")]
+    rows, first, ends = take_rows(log_transactions, intact), first[intact], ends[intact]
+    ends_by = np.maximum.accumulate(ends)  # all transactions up to a row have ended by then
     # Whether a batch is a step, and which transactions are open right after it, depends only on transactions that begin
     # before the batch and do not end before it. So transactions that end below the range or begin above it are not
     # needed.
-    before = np.concatenate(([-1], open_.ends_by[:-1]))[: len(open_.log_transactions)]
-    alone = np.flatnonzero((open_.first > before) & (open_.first >= since))
-    held_back_rows = np.flatnonzero((open_.end > before) & (open_.end < NEVER) & (open_.end >= since))
-    opening, closing = take_rows(open_.log_transactions, alone), take_rows(open_.log_transactions, held_back_rows)
+    before = np.concatenate(([-1], ends_by[:-1]))[: len(rows)]
+    alone = np.flatnonzero((first > before) & (first >= since))
+    held_back_rows = np.flatnonzero((ends > before) & (ends < NEVER) & (ends >= since))
+    opening, closing = take_rows(rows, alone), take_rows(rows, held_back_rows)
     end = np.array([] if log_end_offset is None else [log_end_offset], np.int64)
 
     steps: Array = np.full(len(alone) + len(held_back_rows) + len(end), -1, LSO_STEP)
@@ -562,14 +567,16 @@ def lso_steps(
     steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], np.full(len(end), END)))
     steps = take_rows(steps, np.argsort(steps["offset"], kind="stable"))
 
-    held_back, holder = open_.holder_at(steps["offset"])
-    holders = take_rows(open_.log_transactions, holder)
+    begun = np.searchsorted(first, steps["offset"])
+    lowest = np.searchsorted(ends_by, steps["offset"])  # the first that ends at or after the log end
+    held_back = np.flatnonzero(lowest < begun)
+    holders = take_rows(rows, lowest[held_back])
     steps["last_stable_offset"] = steps["offset"]
     steps["last_stable_offset"][held_back] = holders["first_offset"]
     steps["holder_producer_id"][held_back] = holders["producer_id"]
     steps["holder_first_offset"][held_back] = holders["first_offset"]
     steps["holder_producer_epoch"][held_back] = holders["first_epoch"]  # its last one may differ if a marker is lost
-    steps["open_count"] = open_.count_at(steps["offset"])
+    steps["open_count"] = begun - np.searchsorted(np.sort(ends), steps["offset"])
     return steps
 
 
@@ -579,41 +586,6 @@ def lso_table(*logs: LogArray) -> pa.Table:
     columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
     from_steps = {"at": times(steps["at"]), "event": labels(steps["event"], EVENTS)}
     return arrow_table(LSO_TIMELINE, {**columns, **_log_columns(logs), **from_steps}, rows=len(steps))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _OpenTransactions:
-    """Transactions with data by first offset, to find the open ones at an offset, and the lowest of them."""
-
-    log_transactions: LogTransactions
-    first: Array
-    end: Array  # marker offset, or NEVER
-    ends_by: Array  # highest end so far: all transactions up to this row have ended by then
-
-    @staticmethod
-    def of(log_transactions: LogTransactions) -> _OpenTransactions:
-        end = np.where(log_transactions["marker_offset"] < 0, NEVER, log_transactions["marker_offset"])
-        first = log_transactions["first_offset"]
-        is_intact = (first >= 0) & (end >= first)  # a damaged offset may be any number
-        log_transactions = take_rows(log_transactions, np.flatnonzero(is_intact))
-        order = np.argsort(log_transactions["first_offset"], kind="stable")
-        log_transactions, end = take_rows(log_transactions, order), end[is_intact][order]
-        return _OpenTransactions(
-            log_transactions=log_transactions,
-            first=log_transactions["first_offset"],
-            end=end,
-            ends_by=np.maximum.accumulate(end),
-        )
-
-    def holder_at(self, log_end: Array) -> tuple[Array, Array]:
-        """Indices of the log ends with an open transaction, and the index of the lowest one for each."""
-        lowest: Array = np.searchsorted(self.ends_by, log_end)  # the first that ends at or after the log end
-        held_back = np.flatnonzero(lowest < np.searchsorted(self.first, log_end))
-        return held_back, lowest[held_back]
-
-    def count_at(self, log_end: Array) -> Array:
-        """Number of open transactions of a log that ends at each of these offsets."""
-        return np.searchsorted(self.first, log_end) - np.searchsorted(np.sort(self.end), log_end)
 
 
 SIZES = ("batches", "duration_ms")

@@ -151,15 +151,23 @@ def _segment_doubts(case: Case, state: ReplicaState, start: int, lowest: int) ->
 def _assertion_doubts(
     state: ReplicaState, state_topic: StateTopic, changes: Callable[[ReplicaLog], list[str]]
 ) -> Iterable[str]:
-    """What contradicts the caller's assertion: stopped brokers write nothing and leave no torn or missing batch."""
+    """What contradicts the caller's assertion: stopped brokers write nothing. What they lack is their `error`.
+
+    A marker is older than the coordinator's record that all are written.
+    """
+    recorded = max(filter(None, (each.replica.written_at for each in state_topic.partitions.values())), default=None)
+    marked = utc(int(max(state.window.control_batches(-1)[2], default=-1)))
+    if recorded is not None and marked is not None and marked > recorded + CLOCKS_DIFFER:
+        yield (
+            f"a copy of {STATE_TOPIC} as new as that of {state.log.where}, which has a marker of {at(marked)}: "
+            f"the coordinators' newest record is of {at(recorded)}"
+        )
     replicas = [state, *(partition.replica for partition in state_topic.partitions.values())]
     for root in {each.log.root for each in replicas} - {None}:
         if root is not None and (doubt := _lock_doubt(root)):
             yield f"stopped brokers: {doubt}"
     for each in replicas:
         name = each.log.where
-        if any(damage.is_torn for damage in each.window.damage):
-            yield f"the end of {name}: its last batch is torn, so a crash may have lost more"
         for change in changes(each.log):
             yield f"files that do not change: {name}: {change}"
     for each in replicas[1:]:

@@ -75,23 +75,12 @@ class FileArguments(TypedDict, total=False):
 class FileAssertions:
     """Assertions of a caller about files.
 
-    Parameters
-    ----------
-    consistent_copy
-        Whether the brokers were stopped when the files were copied, and their replicas in sync.
-    as_of
-        When the files without a manifest were copied, with its time zone; null if unknown.
-    txn_state_partitions
-        Number of partitions of ``__transaction_state``; null for 50, or as many as the files show.
-
-    Raises
-    ------
-    UsageError
-        If the time has no zone or lies in the future, or the number is not positive.
+    Raises UsageError if the time has no zone or lies in the future, or the number is not positive.
     """
 
-    consistent_copy: bool = False
-    as_of: dt.datetime | None = None
+    consistent_copy: bool = False  # whether brokers were stopped when they were copied, and their replicas in sync
+    as_of: dt.datetime | None = None  # when files without a manifest were copied; null if unknown
+    # of ``__transaction_state``; null for 50, or as many as the files show
     txn_state_partitions: int | None = None
 
     @classmethod
@@ -486,7 +475,7 @@ class Contents:
             )
         for each in replicas[1:]:
             is_same = first.topic_id is None or each.topic_id in {None, first.topic_id}
-            end = each.log_end_offset
+            end = each.log_end_offset if each.reached is None else each.reached
             if is_same and each.error is not None and (end is None or _reach(each) > _reach(first)):
                 reach = "may reach further" if end is None else f"reaches further, to offset {end}"
                 return (
@@ -523,7 +512,7 @@ def _log_rank(state: ReplicaState) -> tuple[bool, int, int]:
 
 
 def _reach(state: ReplicaState) -> tuple[int, int]:
-    epoch, end = state.leader_epoch, state.log_end_offset
+    epoch, end = state.leader_epoch, state.log_end_offset if state.reached is None else state.reached
     return -1 if epoch is None else epoch, -1 if end is None else end
 
 

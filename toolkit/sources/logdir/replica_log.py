@@ -70,20 +70,12 @@ class RecordIndex:
 
     Takes about 30 bytes of memory per record, and the decoded rows of records that cannot be located.
 
-    Parameters
-    ----------
-    where
-        A record that has only partition and broker; null where none is decoded.
-
-    Attributes
-    ----------
-    errors
-        What could not be read.
+    `where`: a record that has only partition and broker; null where none is decoded.
     """
 
     def __init__(self, where: TransactionLogRecord | None = None) -> None:
         self._where = where or TransactionLogRecord()
-        self.errors: list[TransactionLogRecord] = []
+        self.errors: list[TransactionLogRecord] = []  # what could not be read
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
         self._decoded: dict[int, TransactionLogRecord] = {}  # by entry: records that cannot be located
@@ -397,7 +389,7 @@ class FolderLog:
             scanned = scan_file(segment.path, start=position, crc=crc, with_bytes=with_bytes, piece_bytes=piece_bytes)
             for each in scanned:
                 yield (part := segment_part(each, segment.path, segment.stop, is_newest=is_newest))
-                if _is_behind(part, stop):
+                if stop is not None and len(part.headers) and part.headers["base_offset"][-1] >= stop:
                     return
 
     def segments_of(self, start: int | None, stop: int | None) -> Iterator[tuple[LogFile, int, bool]]:
@@ -660,11 +652,6 @@ def segment_part(part: LogChunk, path: LogPath | str, stop: int | None, *, is_ne
         damage = tuple(each._replace(reason=TORN_BETWEEN) if each.is_torn else each for each in damage)
     part = replace(part, file=str(path), damage=damage)
     return part if stop is None else next(clip([part], stop=stop))
-
-
-def _is_behind(part: LogChunk, stop: int | None) -> bool:
-    headers = part.headers
-    return stop is not None and len(headers) > 0 and bool(headers["base_offset"][-1] >= stop)
 
 
 def _unreadable(exc: OSError) -> str:

@@ -482,6 +482,7 @@ class ReplicaState:
     error: str | None = None  # why the replica could not be read completely
     # what it lacks, as an error, that is no damage of its own: missing offsets, its end, what another replica has
     lost: str | None = None
+    reached: int | None = None  # the offset up to which the log went on, by what shows that its end is lost; else null
 
 
 def read_state(
@@ -529,6 +530,8 @@ def read_state(
     # In a copy of a running broker the checkpoint may be newer than the log.
     is_final = is_consistent or checkpoints.clean_shutdown or (isinstance(log, FolderLog) and bool(log.replica.only))
     lost_end = list(_lost_end(log, log_end, written if is_final else None, listed_start))
+    if (is_consistent or checkpoints.clean_shutdown) and any(each.is_torn for each in window.damage):
+        lost_end.append(END_LOST.format(log_end, "a batch that is torn"))
     lost_end += [] if log.base_offsets else [EMPTY_FOLDER]  # a snapshot alone does not show what came after it
     # The cleaner keeps the first base offset, and Kafka deletes no segment of these topics.
     is_whole = tp.topic in {STATE_TOPIC, OFFSETS_TOPIC} and isinstance(log, FolderLog) and not log.replica.only
@@ -561,6 +564,7 @@ def read_state(
         observed_at=observed_at,
         error=REMOTE if log.is_remote else next(iter(unread), None),
         lost=next(iter([*lost_start, *lost_offsets, *lost_end]), None),
+        reached=max(log_end + 1, written if is_final and written is not None else 0) if lost_end else None,
     )
 
 

@@ -24,6 +24,7 @@ import functools
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -169,12 +170,8 @@ def read(
 ) -> pa.Table:
     """Rows of a table, of samples due from `start` to before `stop`, in the declared order.
 
-    Raises
-    ------
-    NotFound
-        If files keep disappearing while they are read, or the table does not exist.
-    DecodeError
-        If a file is damaged; a killed recorder leaves none.
+    Raises NotFound if files keep disappearing while they are read, or the table does not exist; DecodeError if one is
+    damaged; a killed recorder leaves none.
     """
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -275,6 +272,8 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
     ):
         start = files[-1].start
         for sample in reversed(RecordedSample.of_table(read(directory, "samples", start=start, stop=stop))):
+            if sample.error is None and (missing := missing_rows(directory, sample)) is not None:
+                sample = replace(sample, error=missing)
             if sample.error is None:
                 successful.append(sample)
             elif not successful:
@@ -287,6 +286,20 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
             do="Recording.samples() shows when, and why the others failed.",
         )
     return FoundSamples(sample=successful[0], before=successful[1] if len(successful) > 1 else None, failed=failed)
+
+
+OTHER_TABLES = [name for name in RECORDED if name != "samples"]  # in the order of `RecordedSample.row_counts`
+COUNTED = ("sampled_at", "row_counts", "error")
+INCOMPLETE = "INCOMPLETE: it lacks rows of {}, as in a copy made while the recorder wrote; copy samples before the rest"
+
+
+def missing_rows(directory: Path, sample: RecordedSample) -> str | None:
+    """The error of a sample that lacks rows; null for one that is complete, or of an older recording."""
+    due, lacking = sample.sampled_at, []
+    for name, count in zip(OTHER_TABLES, sample.row_counts or (), strict=False):
+        if read(directory, name, start=due, stop=due + AN_INSTANT, columns=["sampled_at"]).num_rows != count:
+            lacking.append(name)
+    return INCOMPLETE.format(", ".join(lacking)) if lacking else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +328,7 @@ class Sample:
     def tables(self) -> Mapping[str, Sequence[Row]]:
         """Its rows by the names of ``schema.RECORDED``; ``samples`` has one, the others have none if it failed."""
         found, due = self.observation, self.due
-        tables: dict[str, list[Row]] = {name: [] for name in RECORDED} | {"samples": [self.row.row()]}
+        tables: dict[str, list[Row]] = {name: [] for name in RECORDED}
         if self.error is None and found is not None:
             after = (AFTER, found.partitions_after, found.producers_after)
             for phase, partitions, producers in ((BEFORE, found.partitions, found.producers), after):
@@ -324,7 +337,8 @@ class Sample:
             tables["transactions"] = [{"sampled_at": due, **each.row()} for each in found.transactions]
             tables["findings"] = [{"sampled_at": due, **each.row()} for each in self.findings]
             tables["late_transactions"] = [each.row() for each in self.late_transactions]
-        return tables
+        counts = tuple(len(tables[name]) for name in OTHER_TABLES)
+        return tables | {"samples": [replace(self.row, row_counts=counts).row()]}
 
 
 def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool = True) -> tuple[Sample, Observation]:
@@ -510,6 +524,7 @@ class Recording(Source):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._sampled_at: dt.datetime | None = None  # of the sample that was read for findings
         if not is_recording(self.path):
             reason = "is not a recording" if self.path.exists() else "does not exist"
             raise NotFound(f"{path} {reason}.", do="Use the --output folder of kafka-txn record.")
@@ -530,6 +545,12 @@ class Recording(Source):
             return self._find_samples(None).sample.cluster_id
         except NotFound:
             return None
+
+    @property
+    def scope_text(self) -> str | None:
+        """As of every source, with the time of the sample: its recorder may have stopped long ago."""
+        text = super().scope_text
+        return None if text is None or self._sampled_at is None else f"{text}; sample of {at_time(self._sampled_at)}"
 
     def samples(self, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """The samples of the recorder (``schema.SAMPLES``), failed ones included.
@@ -667,6 +688,7 @@ class Recording(Source):
         found = self._find_samples(arguments.at)
         evidence = RecordedEvidence(self.path, found, arguments)
         self.scope = scope(evidence.observation, len(evidence.observation.partitions))
+        self._sampled_at = found.sample.sampled_at
         options = replace(arguments.diagnosis(), recheck_after=0, log_evidence=False, is_sample=True)
         findings = [*diagnose(evidence, options).findings]
         if arguments.min_held_ms is not None:
@@ -728,7 +750,16 @@ class Recording(Source):
         start, stop = (None if time is None else in_utc(time) for time in (start, stop))
         complete = sample_times(self.path, start, stop)  # first, to leave out samples written meanwhile
         rows = read(self.path, table, start=start, stop=stop)
-        return rows.filter(pc.is_in(rows["sampled_at"], value_set=pa.array(complete, rows["sampled_at"].type)))
+        rows = rows.filter(pc.is_in(rows["sampled_at"], value_set=pa.array(complete, rows["sampled_at"].type)))
+        if table != "samples":
+            return rows
+        found = Counter(read(self.path, "findings", start=start, stop=stop, columns=["sampled_at"])[0].to_pylist())
+        of_findings = OTHER_TABLES.index("findings")
+        errors = [
+            INCOMPLETE.format("findings") if error is None and counts and counts[of_findings] != found[due] else error
+            for due, counts, error in zip(*(rows[name].to_pylist() for name in COUNTED), strict=True)
+        ]
+        return rows.set_column(rows.schema.get_field_index("error"), "error", pa.array(errors, pa.string()))
 
     def _find_samples(self, at: dt.datetime | None) -> FoundSamples:
         return find_samples(self.path, at=None if at is None else in_utc(at))

@@ -216,6 +216,7 @@ class LogState:
             is_held=bool(len(settled)),
             latest=utc(self.end_time),
             is_settled=self.fold.partial.settled,
+            is_torn=any(each.damage.is_torn for each in self.fold.damage),
             stays_damaged=self.stays_damaged,
             steps_from=self.steps_from,
             records=self.records,

@@ -188,7 +188,9 @@ def is_older(row: LogListing, state: StoredState | None) -> bool:
 
 def read_to(row: LogListing, state: StoredState | None) -> int | None:
     """The end of a log if it was read up to it as it is now, without damage, and nothing is open; else null."""
-    if state is None or row.replica is None or state.is_damaged or state.is_unread or not state.is_settled:
+    if state is None or row.replica is None or not state.is_settled:
+        return None
+    if state.is_damaged or state.is_unread or state.is_torn:
         return None
     is_current = (state.listing, state.segment_sizes) == (row.listing, row.segment_sizes)
     return state.log_end_offset if is_current and state.open_transactions is None else None

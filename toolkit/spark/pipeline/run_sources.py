@@ -32,7 +32,7 @@ from toolkit.schema.live import Finding, Partition
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, found_in
-from toolkit.sources.recording.recording import AN_INSTANT, EMPTY, current_files
+from toolkit.sources.recording.recording import AN_INSTANT, EMPTY, INCOMPLETE, OTHER_TABLES, current_files
 from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import in_tasks, struct_type
 from toolkit.spark.datasources.log_reader import (
@@ -323,8 +323,13 @@ class RecordedSamples:
 
     def rows(self, table: str) -> DataFrame:
         """The new rows of a table of ``schema.RECORDED``."""
-        rows = _read(self.spark, self.path, table, after=self.after).withColumn(LOG, sf.lit(self.log))
-        return rows.where(self.is_new)
+        rows = _read(self.spark, self.path, table, after=self.after)
+        if table == "samples":  # as `sources.recording.recording.Recording.samples`
+            found = _read(self.spark, self.path, "findings", after=self.after).groupBy("sampled_at").count()
+            counts = sf.col("row_counts")[OTHER_TABLES.index("findings")], sf.coalesce("count", sf.lit(0))
+            error = sf.when(counts[0] != counts[1], INCOMPLETE.format("findings"))
+            rows = rows.join(found, "sampled_at", "left").withColumn("error", sf.coalesce("error", error)).drop("count")
+        return rows.withColumn(LOG, sf.lit(self.log)).where(self.is_new)
 
     @property
     def is_new(self) -> str:

@@ -142,6 +142,7 @@ class StoredState(TableRow):
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None
     # What the fold of a log continues from (`toolkit.spark.pipeline.log_fold.LogState`).
     is_settled: Annotated[bool | None, "Whether it is known what was open before its first batch."] = None
+    is_torn: Annotated[bool | None, "Whether it ends within a batch."] = None
     stays_damaged: Annotated[bool | None, "Whether is_damaged is also of what the next run does not read again."] = None
     steps_from: Annotated[Int64 | None, "An earlier read returned the LSO steps before this offset."] = None
     records: Annotated[Int64 | None, "Data records that were read.", Unit("records")] = None

@@ -27,7 +27,7 @@ from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.report.incident_facts import Figure
-from toolkit.views.report.report import complete, report
+from toolkit.views.report.report import findings_in_full, report
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -203,7 +203,7 @@ def tables_around(
     records = records_of(findings, Finding)
     if isinstance(source, Recording):
         return _recorded(records, source)
-    shown = [finding for finding in complete(records) if finding.start_offset is not None]
+    shown = [finding for finding in findings_in_full(records) if finding.start_offset is not None]
     start_offsets: dict[TopicPartition, list[int]] = {}
     for finding in shown:
         if finding.tp is not None and finding.start_offset is not None:
@@ -298,7 +298,7 @@ def _recorded(findings: Sequence[Finding], recording: Recording) -> IncidentTabl
     """The partitions of a report in the recording, around the time of the findings."""
     if not findings:
         return {}
-    topic_partitions = {(finding.topic, finding.partition) for finding in complete(findings)}
+    topic_partitions = {(finding.topic, finding.partition) for finding in findings_in_full(findings)}
     start = min(finding.held_from or finding.opened_at or finding.observed_at for finding in findings) - AROUND
     stop = max(finding.observed_at for finding in findings) + AROUND
     samples, recorded = (

@@ -311,18 +311,17 @@ def group_stalls(finding: Finding, tables: ReportTables) -> list[GroupStall]:
     return stalls
 
 
-def _begin_source(finding: Finding, tables: ReportTables) -> str:
-    if held_from_source(finding, tables.sampled_at) == RECORDING:
-        return f"{RECORDER}: the first sample that shows it"
-    return opened_source(finding) if finding.held_from in (None, finding.opened_at) else LEADER
-
-
 def _facts(finding: Finding, tables: ReportTables, number: int | None) -> IncidentFacts:
     actions = tuple(sorted((step for step in tables.actions if is_about(step, finding)), key=lambda step: step.at))
     end = hold_end(finding, tables.log_transactions)
     holds = finding.verdict is Verdict.ENDED or finding.queue_position == 1
     since = finding.held_from or (finding.opened_at if holds else None)
-    begun = None if since is None else IncidentTime(since, "the hold began", _begin_source(finding, tables))
+    source = opened_source(finding) if finding.held_from in (None, finding.opened_at) else LEADER
+    if held_from_source(finding, tables.sampled_at) == RECORDING:
+        source = f"{RECORDER}: the first sample that shows it"
+    ended = None if end is None else IncidentTime(end.time, "a sample no longer has it", RECORDER)
+    if end is not None and end.marker:
+        ended = IncidentTime(end.time, end.marker, LEADER)
     acted = actions[0] if actions else None
     seen = [*_seen(finding)]
     act = IncidentTime(acted.at, f"{acted.action}, {acted.step}, by {acted.who}", AUDIT) if acted else None
@@ -334,20 +333,12 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
         actions=actions,
         has_trail="actions" not in tables.absent,
         stalls=tuple(group_stalls(finding, tables)),
-        begun=begun,
+        begun=None if since is None else IncidentTime(since, "the hold began", source),
         seen=seen[0] if seen else None,
         detected=_detected(seen, act, finding),
         acted=act,
-        ended=_ended(end),
+        ended=ended,
     )
-
-
-def _ended(end: HoldEnd | None) -> IncidentTime | None:
-    if end is None:
-        return None
-    if end.marker:
-        return IncidentTime(end.time, end.marker, LEADER)
-    return IncidentTime(end.time, "a sample no longer has it", RECORDER)
 
 
 def _seen(finding: Finding) -> Iterator[IncidentTime]:

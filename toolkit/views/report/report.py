@@ -23,7 +23,7 @@ from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.recorded import ActionStep
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import NOWHERE, Connection, Grid, Paragraph, Section
+from toolkit.views.document import NOWHERE, Connection, Paragraph, Section
 from toolkit.views.finding_document import (
     FindingGroup,
     by_urgency,
@@ -358,7 +358,7 @@ def report(
         problems=problems,
     )
     groups = finding_groups(records)
-    shown = _with_section(records, groups)
+    shown = findings_in_full(records, groups)
     alike = {id(each) for group in groups if len(group.partitions) > 1 for each in group.findings} - {*map(id, shown)}
     others_of_them = (each for each in _answers(records) if not _is_in(each, shown))
     incidents = incident_facts([*shown, *others_of_them], tables, numbered=len(shown))
@@ -368,8 +368,10 @@ def report(
     has_picture = (has_plotly and bool(charts)) or figure is not None
     left = len([each for each in incidents if id(each.finding) not in alike]) - len(with_section)
     now = generated_at or dt.datetime.now(dt.UTC)
+    names = list(dict.fromkeys(partition_name(each.finding) for each in incidents))
+    nothing = "no incident" if any(each.verdict.is_open for each in records) else "nothing is open"
     return Report(
-        title=printable(title) if title else _title([each.finding for each in incidents], records),
+        title=printable(title or f"Postmortem: {first_names(names, 3) if names else nothing}"),
         summary=tuple(
             summary_sentences(records, incidents, left=left, no_coordinators=no_coordinators, generated_at=now)
         ),
@@ -381,14 +383,12 @@ def report(
     )
 
 
-def complete(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
-    found = list(findings)
-    return _with_section(found, finding_groups(found))
+def findings_in_full(findings: Sequence[Finding], groups: Sequence[FindingGroup] | None = None) -> list[Finding]:
+    """Those with a section, at most `MAX_FINDINGS`, the most urgent first: of many that are alike, it stands for them.
 
-
-def _with_section(findings: Sequence[Finding], groups: Sequence[FindingGroup]) -> list[Finding]:
-    """The most urgent of many that are alike stands for them."""
+    `groups`: of these findings, if they are made already.
+    """
+    groups = finding_groups(findings) if groups is None else groups
     alike = {id(each) for group in groups for each in group.findings[1:] if len(group.partitions) > 1}
     return [each for each in _answers(findings) if id(each) not in alike][:MAX_FINDINGS]
 
@@ -430,12 +430,6 @@ def _about(actions: Iterable[ActionStep], findings: Sequence[Finding]) -> list[A
     return list(filter(is_about, actions))
 
 
-def _title(incidents: Sequence[Finding], findings: Sequence[Finding]) -> str:
-    names = list(dict.fromkeys(map(partition_name, incidents)))
-    nothing = "no incident" if any(each.verdict.is_open for each in findings) else "nothing is open"
-    return f"Postmortem: {first_names(names, 3) if names else nothing}"
-
-
 def _sections(
     findings: Sequence[Finding], incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_picture: bool
 ) -> Iterator[Section]:
@@ -465,27 +459,23 @@ def _appendix(
     yield _events(findings, incidents, tables, has_plotly=has_plotly)
     if shown:
         yield Section(title="Root cause", parts=tuple(map(proof_grid, incidents)))
-    yield _done(tables)
+    done = "The audit trail has nothing about these partitions." if not tables.actions else ""
+    done = "No audit trail was included." if "actions" in tables.absent else done
+    yield Section(title="What was done", lead=done, parts=() if done else (action_grid(tables.actions),))
     yield prevention_section(incidents, tables)
     yield Section(title="Missing and unknown", lead=" ".join(_missing(shown, tables)), parts=())
     if shown:
         lead = "Observed values, with source and time."
         yield Section(title="Evidence", lead=lead, parts=tuple(map(evidence_grid, shown)))
-    around = _around(shown, tables)
-    if around:
-        yield Section(title="Transactions and coordinators", parts=around)
+    grids = []
+    for each in shown:
+        history = [] if each.producer_id is None else [history_grid(tables.transaction_history, each)]
+        grids += [log_transaction_grid(tables.log_transactions, each), *history]
+    if around := {grid.title: grid for grid in grids if grid.rows}:
+        yield Section(title="Transactions and coordinators", parts=tuple(around.values()))
     if rest := [each for each in findings if not _is_in(each, shown)]:
         blocks = tuple(parts_of_groups(finding_groups(rest), incomplete=set(map(place, shown))))
         yield Section(title="What else was found" if shown else "What was found", parts=blocks)
-
-
-def _done(tables: ReportTables) -> Section:
-    lead = ""
-    if "actions" in tables.absent:
-        lead = "No audit trail was included."
-    elif not tables.actions:
-        lead = "The audit trail has nothing about these partitions."
-    return Section(title="What was done", lead=lead, parts=() if lead else (action_grid(tables.actions),))
 
 
 def _events(
@@ -537,15 +527,6 @@ def _charts(shown: Iterable[Finding], findings: Sequence[Finding], tables: Repor
         )
         if any((each.topic, each.partition) == (topic, partition) for each in rows):
             yield partial(draw, topic=topic, partition=partition, partitions=samples)
-
-
-def _around(shown: Iterable[Finding], tables: ReportTables) -> tuple[Grid, ...]:
-    grids: list[Grid] = []
-    for finding in shown:
-        grids.append(log_transaction_grid(tables.log_transactions, finding))
-        if finding.producer_id is not None:
-            grids.append(history_grid(tables.transaction_history, finding))
-    return tuple({grid.title: grid for grid in grids if grid.rows}.values())
 
 
 def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
