@@ -312,7 +312,7 @@ def test_a_sample_of_which_a_copy_lacks_findings_is_stored_as_failed(spark: Spar
     max((recording / "findings").glob("2*")).unlink()
     found = list_samples(spark, str(recording), stored={}, store=store, last_run=0)
     store_samples(store, "samples", [found], run_id=1)
-    errors = {row["sampled_at"]: row["error"] for row in store.rows("recorded_samples", SAMPLES)}
+    errors = {row["sampled_at"]: row["error"] for row in store.arrow("recorded_samples", SAMPLES).to_pylist()}
     assert [error for _, error in sorted(errors.items())] == [None, INCOMPLETE.format("findings")]
 
 
