@@ -73,7 +73,7 @@ RETRIED = ("3.5.2", "3.9.2", "4.2.1")
 def cases_of(version: str) -> Sequence[Case]:
     """The cases of this tier that a version can have."""
     retried = retried_cases() if version in RETRIED else []
-    if is_full() and version not in {"3.9.2", "4.2.1"}:
+    if is_full() and version not in {"3.9.2", "4.2.1", "4.4.0"}:
         return [*cases(version), *retried]
     return [*few_cases(version), *real_cases(version, [Client.LIBRDKAFKA]), *retried]
 

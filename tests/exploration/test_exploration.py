@@ -94,7 +94,7 @@ def test_each_rule_is_reached(explored: Report) -> None:
 @pytest.mark.longer
 @pytest.mark.parametrize("world", RACES, ids=lambda world: world.name)
 def test_nothing_that_happens_between_our_requests_makes_a_wrong_finding(world: World) -> None:
-    check(explore_races(world, steps=int(amount(1, full=2)), limit=1, of_each=int(amount(200, full=1_000))))
+    check(explore_races(world, steps=int(amount(1, full=2)), limit=1, of_each=int(amount(200, full=600))))
 
 
 @pytest.mark.parametrize("world", PROVABLE, ids=lambda world: world.name)
@@ -123,7 +123,7 @@ WRITTEN = (
 @pytest.mark.longer
 @pytest.mark.parametrize("name", WRITTEN)
 def test_nothing_that_happens_between_our_requests_makes_a_wrong_marker(name: str) -> None:
-    limit, of_each = int(amount(2, full=4)), int(amount(80, full=300))
+    limit, of_each = int(amount(2, full=4)), int(amount(80, full=200))
     check(explore_actions(world_of(name), steps=2, limit=limit, of_each=of_each))
 
 
@@ -159,13 +159,13 @@ def test_random_walks_end_in_no_wrong_marker() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_larger_worlds(world: World) -> None:
-    check(explore_states(replace(world, records=4), limit=int(amount(0, full=300))))
+    check(explore_states(replace(world, records=4), limit=int(amount(0, full=200))))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("worlds", [BEHIND, STAGED], ids=["behind", "staged"])
 def test_more_states_behind_incidents(worlds: Sequence[World]) -> None:
-    check(merged((explore_states(each, limit=int(amount(0, full=12))) for each in worlds), "behind incidents"))
+    check(merged((explore_states(each, limit=int(amount(0, full=8))) for each in worlds), "behind incidents"))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)

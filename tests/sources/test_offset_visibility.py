@@ -27,7 +27,7 @@ from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
 LEVELS = ("read_committed", "read_uncommitted")
-STEPS = int(amount(60, full=300))
+STEPS = int(amount(60, full=150))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark_process() -> Iterator[SparkSession]:
     """Classic Spark with Delta Lake, two threads."""
-    session = local_session(master="local[2]", config={**QUICK, **delta_settings()})
+    session = local_session(master="local[2]", config={**delta_settings(), **QUICK})
     yield session
     session.stop()
 

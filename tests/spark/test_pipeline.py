@@ -58,7 +58,7 @@ from toolkit.spark.spark_session import local_session
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
 run_sources.SMALL = int(sys.argv[5])
-spark = local_session(master="local[2]", config={{**QUICK, **delta_settings()}})
+spark = local_session(master="local[2]", config={{**delta_settings(), **QUICK}})
 options = {{"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}}
 run(spark, sys.argv[1], sys.argv[2], consistent_copy=True, with_batches=True, **options)
 """
