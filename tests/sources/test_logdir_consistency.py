@@ -186,7 +186,6 @@ UNPROVEN: Mapping[str, Mapping[str, Any]] = {
         "orders": [*ORDERS_LOG[:2], marker(2, 8, after(seconds=-1))]},
     "the marker may be a deposed leader's": {"replicated": {ORDERS: 2}},
     "nobody knows what of the partition is replicated": {"replicated": {ORDERS: None}},
-    "the coordinators' log ends before the transaction": {"states": [OWNERS]},
     "the coordinators' log is hardly newer than the transaction": {
         "states": [OWNERS, state_record(1, OTHER, 9, "Empty", after(minutes=10, seconds=59))]},
     "the coordinator's newer record may be a deposed leader's": {"replicated": {STATES: 1}},
@@ -321,6 +320,18 @@ def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles)
     assert staged.judge()["verdict"] == "hanging"
     missing = staged.judge(consistent_copy=True)["missing"]
     assert [text.partition(":")[0] for text in missing] == [f"a complete {STATE_TOPIC}-33", "the leader's offsets"]
+
+
+def test_a_marker_after_all_records_of_coordinators_contradicts_an_asserted_consistent_copy(
+    staged: StagedFiles,
+) -> None:
+    """Their log was of another broker's copy, hours older: a transaction that began meanwhile was to be aborted."""
+    staged.orders += [data(3, 9, after(hours=9)), marker(4, 9, after(hours=10))]
+    staged.replicated[ORDERS] = 5
+    (missing,) = staged.judge(consistent_copy=True)["missing"]
+    assert missing.startswith(
+        f"a copy of {STATE_TOPIC} as new as that of orders-0, which has a marker of 2026-11-21 22:"
+    )
 
 
 def test_a_follower_clears_nothing_that_a_replica_lacks_at_its_end(tmp_path: Path) -> None:

@@ -72,8 +72,9 @@ def write_scene(path: Path, name: str) -> Path:
     producer_id = HUNG + 100 if name == "orphan" else HUNG
     many = [state_record(n, OTHER, BUSY, "CompleteCommit", after(seconds=n)) for n in range(20_000)]
     owner = state_record(20_000, OWNER, producer_id, state, after(), on=on)
-    write_state_topic(root, {K: [*many, owner]})
-    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): END + (name == "ended"), (STATE_TOPIC, K): 20_001})
+    newest = state_record(20_001, OTHER, BUSY, "CompleteCommit", after(hours=6))
+    write_state_topic(root, {K: [*many, owner, newest]})
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): END + (name == "ended"), (STATE_TOPIC, K): 20_002})
     write_checkpoint(root, CLEANED, {(STATE_TOPIC, K): 20_001})
     return root
 
@@ -113,8 +114,9 @@ def test_a_log_without_indexes_that_ends_in_an_open_transaction_is_read_once(tmp
     _, *ended = batches()
     opened = data(END, HUNG, after(hours=1), records=RECORDS)
     write_log(root, "orders-0", [data(0, BUSY, after(), records=RECORDS), *ended, opened])
-    write_state_topic(root, {K: [state_record(0, OWNER, HUNG, "Empty", after())]})
-    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): END + RECORDS, (STATE_TOPIC, K): 1})
+    newest = state_record(1, OTHER, BUSY, "CompleteCommit", after(hours=2))
+    write_state_topic(root, {K: [state_record(0, OWNER, HUNG, "Empty", after()), newest]})
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): END + RECORDS, (STATE_TOPIC, K): 2})
     read = []
     for _ in range(2):
         before = bytes_read()

@@ -40,7 +40,7 @@ from toolkit.sources.logdir.replica_log import FolderLog
 from toolkit.sources.offset_queries import milliseconds
 
 K = 33
-(OWNER,) = ids_of(K, 1)
+OWNER, OTHER = ids_of(K, 2)
 LEFT, RIGHT, EARLIER = ("left", 0), ("right", 0), ("earlier", 0)
 
 
@@ -76,8 +76,9 @@ class SkippedMarker:
     def finding(self) -> Row:
         """The finding on producer 7; only its partition is selected."""
         last = state_record(20, OWNER, 7, self.state, self.written_at, epoch=self.epoch)
-        write_state_topic(self.root, {K: [*self.before, last]})
-        ends: dict[tuple[str, int], int | None] = {(STATE_TOPIC, K): 21}
+        newest = state_record(21, OTHER, 8, "CompleteCommit", after(minutes=10))
+        write_state_topic(self.root, {K: [*self.before, last, newest]})
+        ends: dict[tuple[str, int], int | None] = {(STATE_TOPIC, K): 22}
         for tp, batches in self.logs.items():
             if batches is not None:
                 write_log(self.root if tp == LEFT else self.right_root, "-".join(map(str, tp)), batches)

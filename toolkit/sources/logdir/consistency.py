@@ -151,7 +151,17 @@ def _segment_doubts(case: Case, state: ReplicaState, start: int, lowest: int) ->
 def _assertion_doubts(
     state: ReplicaState, state_topic: StateTopic, changes: Callable[[ReplicaLog], list[str]]
 ) -> Iterable[str]:
-    """What contradicts the caller's assertion: stopped brokers write nothing. What they lack is their `error`."""
+    """What contradicts the caller's assertion: stopped brokers write nothing. What they lack is their `error`.
+
+    A marker is older than the coordinator's record that all are written.
+    """
+    recorded = max(filter(None, (each.replica.written_at for each in state_topic.partitions.values())), default=None)
+    marked = utc(int(max(state.window.control_batches(-1)[2], default=-1)))
+    if recorded is not None and marked is not None and marked > recorded + CLOCKS_DIFFER:
+        yield (
+            f"a copy of {STATE_TOPIC} as new as that of {state.log.where}, which has a marker of {at(marked)}: "
+            f"the coordinators' newest record is of {at(recorded)}"
+        )
     replicas = [state, *(partition.replica for partition in state_topic.partitions.values())]
     for root in {each.log.root for each in replicas} - {None}:
         if root is not None and (doubt := _lock_doubt(root)):

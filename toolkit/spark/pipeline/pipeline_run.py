@@ -163,8 +163,8 @@ def run(
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(count_rows, store, KEPT)
             states = FoldStates.load(store)
-        counts = counting.result()
-        if format == "parquet" and counts:
+        counted = counting.result()
+        if format == "parquet" and counted:
             raise UsageError(
                 f"There are Parquet tables in {target} already.",
                 means="A run can only add to Delta tables; Parquet tables are written once.",
@@ -176,7 +176,7 @@ def run(
         this = _PipelineRun(
             store=store,
             states=states,
-            counted=counts,
+            counted=counted,
             logs=logs,
             recordings=recordings,
             min_held_ms=min_held_ms,
