@@ -338,9 +338,15 @@ def test_a_likely_commit_is_completed_by_who_asserts_the_claim(case: Case, clust
 
 @on("restored")
 def test_files_have_the_same_findings(staged: Staged, case: Case) -> None:
-    """A copy of the logs has the same evidence as the cluster, for all stories."""
+    """A copy of the logs has the same evidence as the cluster, for all stories.
+
+    But for the change of leaders, which Kafka 3.5 does not note in the files of a partition before the next batch: the
+    clock of one leader alone proves no order.
+    """
     assert case.topic in staged.live
-    assert staged.in_files == staged.live
+    by_times = ("commit-after-a-marker", "commit-then-fence", "commit-after-append-time")
+    unseen = by_times if staged.broker.kafka.version == "3.5.2" else ()
+    assert staged.in_files == {**staged.live, **dict.fromkeys(unseen, UNKNOWN)}
 
 
 def test_every_story_has_a_test() -> None:
