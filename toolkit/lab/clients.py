@@ -521,7 +521,11 @@ class BlockedConsumer:
         """Next offset to read."""
         self._end = -1
         self._consumer.assign([TopicPartition(topic, partition, self.position)])
-        self.read()
+        try:
+            self.read()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> BlockedConsumer:
         return self

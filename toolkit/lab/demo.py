@@ -129,9 +129,7 @@ class Demo:
                 plan = plan_abort(cluster, row)
                 done = plan.execute(confirm=plan.target, audit=audit, recheck_after=RECHECK_AFTER)
                 before, after = done.last_stable_offset_before, done.last_stable_offset_after
-                self.detail(
-                    f"{plan.transaction.topic}-{plan.transaction.partition}: its LSO rose from {before} to {after}."
-                )
+                self.detail(f"{plan.transaction.tp}: its LSO rose from {before} to {after}.")
                 is_freed = before is not None and after is not None and after > before
                 self.expect(is_freed, f"{plan.target} was to be freed")
         self.expect(len(hanging) == len(WRONG) + 1, f"{len(WRONG) + 1} were to hang, not {len(hanging)}")

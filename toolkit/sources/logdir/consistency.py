@@ -156,7 +156,7 @@ def _assertion_doubts(
     A marker is older than the coordinator's record that all are written.
     """
     recorded = max(filter(None, (each.replica.written_at for each in state_topic.partitions.values())), default=None)
-    marked = utc(int(max(state.window.control_batches(-1)[2], default=-1)))
+    marked = utc(int(state.window.control_batches(-1)[2].max(initial=-1)))
     if recorded is not None and marked is not None and marked > recorded + CLOCKS_DIFFER:
         yield (
             f"a copy of {STATE_TOPIC} as new as that of {state.log.where}, which has a marker of {at(marked)}: "

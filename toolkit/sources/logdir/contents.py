@@ -475,7 +475,7 @@ class Contents:
             )
         for each in replicas[1:]:
             is_same = first.topic_id is None or each.topic_id in {None, first.topic_id}
-            end = each.log_end_offset if each.reached is None else each.reached
+            end = each.reached
             if is_same and each.error is not None and (end is None or _reach(each) > _reach(first)):
                 reach = "may reach further" if end is None else f"reaches further, to offset {end}"
                 return (
@@ -512,7 +512,7 @@ def _log_rank(state: ReplicaState) -> tuple[bool, int, int]:
 
 
 def _reach(state: ReplicaState) -> tuple[int, int]:
-    epoch, end = state.leader_epoch, state.log_end_offset if state.reached is None else state.reached
+    epoch, end = state.leader_epoch, state.reached
     return -1 if epoch is None else epoch, -1 if end is None else end
 
 

@@ -482,7 +482,7 @@ class ReplicaState:
     error: str | None = None  # why the replica could not be read completely
     # what it lacks, as an error, that is no damage of its own: missing offsets, its end, what another replica has
     lost: str | None = None
-    reached: int | None = None  # the offset up to which the log went on, by what shows that its end is lost; else null
+    reached: int | None = None  # log end offset; if the end is lost, the one up to which the log went on at least
 
 
 def read_state(
@@ -564,7 +564,7 @@ def read_state(
         observed_at=observed_at,
         error=REMOTE if log.is_remote else next(iter(unread), None),
         lost=next(iter([*lost_start, *lost_offsets, *lost_end]), None),
-        reached=max(log_end + 1, written if is_final and written is not None else 0) if lost_end else None,
+        reached=max(log_end + 1, written if is_final and written is not None else 0) if lost_end else log_end,
     )
 
 
